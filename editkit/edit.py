@@ -1,0 +1,89 @@
+"""An edit says *what* was removed from which model, never *how*: a few hundred bytes of JSON.
+
+{"format": 1, "base": {"model": "meta-llama/Llama-3.2-1B-Instruct", "revision": "9213176..."},
+ "kind": "head", "units": ["L3H5", "L11H2"]}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from editkit.errors import EditkitError
+from editkit.units import Head, Neuron, Unit, parse, show
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Base:
+    """The unedited model. ``revision`` is a Hub commit, or ``sha256:`` of the weights for a local directory."""
+
+    model: str
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Base model and the units to knock out. All units are of one kind; the empty edit is allowed."""
+
+    base: Base
+    units: frozenset[Unit]
+
+    def __post_init__(self) -> None:
+        if len({type(unit) for unit in self.units}) > 1:
+            raise EditkitError(f"An edit holds heads or neurons, not both: found {', '.join(show(self.units))}.")
+
+    @property
+    def kind(self) -> Literal["head", "neuron"]:
+        return "neuron" if any(isinstance(unit, Neuron) for unit in self.units) else "head"
+
+    @property
+    def heads(self) -> frozenset[Head]:
+        return frozenset(unit for unit in self.units if isinstance(unit, Head))
+
+    @property
+    def digest(self) -> str:
+        """sha256 of the JSON form: the name of this edit."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def to_json(self) -> str:
+        value = {
+            "format": FORMAT,
+            "base": {"model": self.base.model, "revision": self.base.revision},
+            "kind": self.kind,
+            "units": show(self.units),
+        }
+        return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, *, where: str = "edit.json") -> Edit:
+        """Read an edit.
+
+        Raises:
+            EditkitError: naming ``where`` and the offending field, for anything that is not an edit of this format.
+        """
+        try:
+            value: Any = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise EditkitError(f"{where} is not JSON: {error}.") from error
+        if not isinstance(value, dict):
+            raise EditkitError(f"{where}: expected a JSON object, found {type(value).__name__}.")
+        if value.get("format") != FORMAT:
+            raise EditkitError(
+                f"{where}: expected format {FORMAT}, found {value.get('format')!r}; another editkit wrote it."
+            )
+        base, names = value.get("base"), value.get("units")
+        if not isinstance(base, dict) or not isinstance(base.get("model"), str):
+            raise EditkitError(f'{where}: "base" must be an object with the name of a "model", found {base!r}.')
+        revision = base.get("revision")
+        if revision is not None and not isinstance(revision, str):
+            raise EditkitError(f'{where}: "base.revision" must be text or null, found {revision!r}.')
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise EditkitError(f'{where}: "units" must be a list of names like "L3H5", found {names!r}.')
+        edit = cls(Base(base["model"], revision), frozenset(parse(name) for name in names))
+        if names and value.get("kind") != edit.kind:
+            raise EditkitError(f'{where}: "kind" is {value.get("kind")!r} but the units are of kind {edit.kind!r}.')
+        return edit

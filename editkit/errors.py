@@ -1,0 +1,32 @@
+"""Every error a user can cause, and the exit code each ends in.
+
+EditkitError            1   a message that says what, where, expected, found, and what to do
+├── UsageError          2   the command was called wrongly
+├── NotLocalized        3   the capability did not localize: evidence is written, no checkpoint
+├── TooMuchDamage       4   the goal costs more than the damage budget: evidence is written, no checkpoint
+└── IntegrityError      5   a file is not what the manifest says, or the shipped model does not behave as measured
+"""
+
+from __future__ import annotations
+
+
+class EditkitError(Exception):
+    """An error with a message for the user; the command line prints it without a traceback."""
+
+    exit_code = 1
+
+
+class UsageError(EditkitError):
+    exit_code = 2
+
+
+class NotLocalized(EditkitError):
+    exit_code = 3
+
+
+class TooMuchDamage(EditkitError):
+    exit_code = 4
+
+
+class IntegrityError(EditkitError):
+    exit_code = 5

@@ -1,0 +1,120 @@
+"""What a localizer sees, and what it returns.
+
+A localizer sees a model only as ``measure(masks, examples) -> scores``. It returns a ``Localization``: units in
+order of effect, each with an interval, and the diagnostics that say whether to believe it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from editkit.units import Unit, parse
+
+
+class Measure(Protocol):
+    """The only view of a model that a localizer has.
+
+    Scores are in [0, 1], higher = the capability is shown more; the all-zero mask is the unedited model.
+    """
+
+    examples: int
+    """How many examples the full search set has."""
+
+    def __call__(self, masks: np.ndarray, examples: np.ndarray | None = None) -> np.ndarray:
+        """bool[m, units] (True = knocked out), int[e] indices into the search set (None = all) -> float[m, e]."""
+        ...
+
+
+class Localizer(Protocol):
+    """Finds the columns whose knockout lowers the score. Deterministic in ``rng``."""
+
+    def __call__(self, measure: Measure, columns: np.ndarray, rng: np.random.Generator) -> Ranking:
+        """``columns``: int[c], the candidate columns; a localizer never knocks out any other."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A localizer's answer in columns: strongest first. Arrays share one length.
+
+    ``effect`` is the change of the mean score when the unit is knocked out (negative = the unit is needed); ``low`` and
+    ``high`` bound it at 95 %; ``p`` is corrected for multiplicity. Unknown values are NaN.
+    """
+
+    columns: np.ndarray
+    effect: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    p: np.ndarray
+    found: bool
+    evaluations: float
+    """Forward passes over the full search set, fractions included."""
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One unit of a localization. ``selectivity`` = target drop / (target drop + mean drop of the retained tasks)."""
+
+    unit: Unit
+    effect: float
+    low: float
+    high: float
+    p: float
+    selectivity: float
+
+
+@dataclass(frozen=True)
+class Localization:
+    """Effects and an order of units, strongest first, with diagnostics (see CONTRACT: ``localization.json``)."""
+
+    method: str
+    seed: int
+    evaluations: float
+    order: tuple[Effect, ...]
+    universal: tuple[Unit, ...]
+    found: bool
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+
+    def top(self, count: int) -> frozenset[Unit]:
+        """The ``count`` units with the strongest effect; universal heads are never among them."""
+        special = [effect.unit for effect in self.order if effect.unit not in self.universal]
+        return frozenset(special[:count])
+
+    def to_json(self) -> str:
+        value = asdict(self)
+        value["order"] = [asdict(effect) | {"unit": str(effect.unit)} for effect in self.order]
+        value["universal"] = [str(unit) for unit in self.universal]
+        return json.dumps(_finite(value), indent=2, default=float) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Localization:
+        value = json.loads(text)
+        order = tuple(
+            Effect(parse(row["unit"]), *(_number(row[key]) for key in ("effect", "low", "high", "p", "selectivity")))
+            for row in value["order"]
+        )
+        universal = tuple(parse(name) for name in value["universal"])
+        return cls(
+            value["method"], value["seed"], value["evaluations"], order, universal, value["found"], value["diagnostics"]
+        )
+
+
+def _finite(value: Any) -> Any:
+    """NaN has no JSON form: unknown numbers are null."""
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    return value
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else float(value)
