@@ -1,0 +1,156 @@
+"""Measurements on disk: one cell per (space, mask, example), written once, in SQLite.
+
+A *space* names everything else a score depends on: model, tokenizer, task, scoring mode, dtype. So several recipes
+on one model share what they have in common, and resuming is a set difference: wanted minus stored.
+
+    store.put(space, [(mask, "add 23 45", Cell(1.0, True, "68"))])
+    store.get(space, mask)   ->  {"add 23 45": Cell(1.0, True, "68")}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from editkit.errors import EditkitError
+
+FORMAT = 1
+_APPLICATION = 0x6564_6B74  # "edkt": tells our files from other SQLite databases
+
+_SCHEMA = """
+CREATE TABLE space (id INTEGER PRIMARY KEY, digest TEXT UNIQUE NOT NULL, value TEXT NOT NULL);
+CREATE TABLE cell (
+  space INTEGER NOT NULL REFERENCES space (id),
+  mask BLOB NOT NULL, example TEXT NOT NULL,
+  value REAL NOT NULL CHECK (value BETWEEN 0 AND 1), valid INTEGER NOT NULL, output TEXT NOT NULL,
+  PRIMARY KEY (space, mask, example)
+) WITHOUT ROWID;
+CREATE TABLE note (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement: a score in [0, 1], whether the output was valid, and the output itself where it is text."""
+
+    value: float
+    valid: bool = True
+    output: str = ""
+
+
+@dataclass(frozen=True)
+class Store:
+    """Cells are only ever added. Every ``put`` is one transaction: a kill loses at most the batch in flight."""
+
+    path: Path
+    connection: sqlite3.Connection
+
+    def space(self, value: Mapping[str, Any]) -> int:
+        """The number of the space described by ``value`` (JSON), made if it is new."""
+        text = json.dumps(value, sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        with self._transaction():
+            self.connection.execute("INSERT OR IGNORE INTO space (digest, value) VALUES (?, ?)", (digest, text))
+        return self.connection.execute("SELECT id FROM space WHERE digest = ?", (digest,)).fetchone()[0]
+
+    def get(self, space: int, mask: np.ndarray) -> dict[str, Cell]:
+        """Everything stored for one mask: example id -> cell."""
+        rows = self.connection.execute(
+            "SELECT example, value, valid, output FROM cell WHERE space = ? AND mask = ?", (space, _packed(mask))
+        )
+        return {example: Cell(value, bool(valid), output) for example, value, valid, output in rows}
+
+    def put(self, space: int, cells: Iterable[tuple[np.ndarray, str, Cell]]) -> None:
+        """Add cells; one that is there already stays as it is."""
+        rows = [
+            (space, _packed(mask), example, float(cell.value), int(cell.valid), cell.output)
+            for mask, example, cell in cells
+        ]
+        with self._transaction():
+            self.connection.executemany(
+                "INSERT INTO cell VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (space, mask, example) DO NOTHING", rows
+            )
+
+    def note(self, key: str, value: Any = None) -> Any:
+        """Remember ``value`` under ``key`` if it is given; return what is remembered (None if nothing)."""
+        if value is not None:
+            with self._transaction():
+                self.connection.execute("INSERT OR REPLACE INTO note VALUES (?, ?)", (key, json.dumps(value)))
+        row = self.connection.execute("SELECT value FROM note WHERE key = ?", (key,)).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def count(self) -> int:
+        """How many cells are stored."""
+        return self.connection.execute("SELECT count(*) FROM cell").fetchone()[0]
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        try:
+            with self.connection:
+                self.connection.execute("BEGIN IMMEDIATE")
+                yield
+        except sqlite3.Error as error:
+            raise _unusable(self.path, error) from error
+
+
+@contextmanager
+def opened(path: Path | None) -> Iterator[Store]:
+    """Open or create the store at ``path``; None keeps it in memory.
+
+    Raises:
+        EditkitError: the file is damaged, is not a measurement store, or was written by another format.
+    """
+    try:
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=60)
+    except (OSError, sqlite3.Error) as error:
+        raise EditkitError(f"The measurement store {path} cannot be opened: {error}. Choose another --work.") from error
+    try:
+        _prepare(connection, path or Path(":memory:"))
+        yield Store(path or Path(":memory:"), connection)
+    finally:
+        connection.close()
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        if empty and application == 0:
+            script = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {FORMAT};"
+            connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {script} COMMIT;")
+            return
+        if application != _APPLICATION:
+            raise EditkitError(f"{path} is a database, but not a measurement store. Choose another --work.")
+        if version != FORMAT:
+            raise EditkitError(
+                f"{path} is a measurement store of format {version}; this editkit reads format {FORMAT}. "
+                "Choose another --work, or delete the file to measure again."
+            )
+        if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
+            raise EditkitError(f"{path} is damaged. Delete it to measure again, or choose another --work.")
+    except sqlite3.Error as error:
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: Path, error: sqlite3.Error) -> EditkitError:
+    return EditkitError(
+        f"The measurement store {path} cannot be used: {error}. Free disk space if the disk is full; "
+        "otherwise delete the file to measure again, or choose another --work."
+    )
+
+
+def _packed(mask: np.ndarray) -> bytes:
+    return np.packbits(np.asarray(mask, dtype=bool)).tobytes()
