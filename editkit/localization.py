@@ -24,6 +24,8 @@ class Measure(Protocol):
 
     examples: int
     """How many examples the full search set has."""
+    units: int
+    """How many columns a mask has: every unit of the model, candidates or not."""
 
     def __call__(self, masks: np.ndarray, examples: np.ndarray | None = None) -> np.ndarray:
         """bool[m, units] (True = knocked out), int[e] indices into the search set (None = all) -> float[m, e]."""
@@ -43,7 +45,9 @@ class Ranking:
     """A localizer's answer in columns: strongest first. Arrays share one length.
 
     ``effect`` is the change of the mean score when the unit is knocked out (negative = the unit is needed); ``low`` and
-    ``high`` bound it at 95 %; ``p`` is corrected for multiplicity. Unknown values are NaN.
+    ``high`` bound it at 95 %; ``p`` is corrected for multiplicity. Unknown values are NaN. A unit that shows only
+    together with others (a backup, a redundant pair) carries the change it adds to the knockout of those, and
+    ``diagnostics["conditional"]`` names them.
     """
 
     columns: np.ndarray
