@@ -65,7 +65,7 @@ def gated(model: torch.nn.Module, architecture: Architecture, gates: torch.Tenso
 
 
 class Gates:
-    """The hooks of one ``knocked_out`` block: after ``set`` exactly the layers with a knockout are hooked, until ``close``."""
+    """The hooks of one ``knocked_out`` block: after ``set`` exactly the layers with a knockout are hooked."""
 
     def __init__(self, model: torch.nn.Module, architecture: Architecture) -> None:
         self._architecture = architecture
@@ -98,9 +98,9 @@ def places(model: torch.nn.Module, architecture: Architecture) -> list[tuple[Sit
     absent = [site.module for site in architecture.sites if site.module not in modules]
     if absent:
         raise EditkitError(
-            f"This model has no module {', '.join(absent[:3])}{', ...' if len(absent) > 3 else ''} "
-            f"({len(absent)} of {len(architecture.sites)} sites): expected a {architecture.model_type} as its config and "
-            "tensor names describe it. Read the architecture from the live model with architecture.from_model(model)."
+            f"This model has no module {', '.join(absent[:3])}{', ...' if len(absent) > 3 else ''} ({len(absent)} of "
+            f"{len(architecture.sites)} sites): expected a {architecture.model_type} as its config and tensor names "
+            "describe it. Read the architecture from the live model with architecture.from_model(model)."
         )
     found, start = [], 0
     for site in architecture.sites:
