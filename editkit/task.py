@@ -23,11 +23,13 @@ class Generate:
         prompt: the user's message if ``chat``, else the raw text to continue.
         max_new_tokens: the longest answer, in tokens.
         chat: wrap the prompt in the model's chat template (if the tokenizer has one).
+        stop: the answer ends before the first of these strings.
     """
 
     prompt: str
     max_new_tokens: int = 32
     chat: bool = True
+    stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

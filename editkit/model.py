@@ -1,0 +1,350 @@
+"""A loaded language model that answers requests, each under its own mask of knocked-out heads.
+
+    model = load()                                                  # the bundled organism
+    model.answer([Generate("What is 2 plus 3?")], masks=None)       # -> ["5"]
+
+Rows of one batch may carry different masks, in scoring and in generation; the unedited model is a row of zeros.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from editkit.architecture import Architecture
+from editkit.errors import EditkitError
+from editkit.knockout import knocked_out
+from editkit.source import Source, resolve
+from editkit.task import Generate, Likelihood, Output, Request
+
+TOKENS_PER_BATCH = {"cpu": 16_384, "cuda": 131_072, "mps": 32_768}
+"""Where batches start; they shrink when memory runs out, and stay shrunk."""
+
+
+@dataclass
+class Budget:
+    """The one thing that changes while a model is used: how many tokens fit in a batch."""
+
+    tokens: int
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A network, its tokenizer, and where its heads are. Made by ``load``; never edits its weights."""
+
+    source: Source
+    network: Any
+    tokenizer: Any
+    architecture: Architecture
+    budget: Budget = field(compare=False)
+
+    @property
+    def dtype(self) -> str:
+        return str(self.network.dtype).removeprefix("torch.")
+
+    @property
+    def device(self) -> torch.device:
+        return self.network.get_input_embeddings().weight.device
+
+    def generate(self, prompts: Sequence[str], *, max_new_tokens: int = 64, chat: bool = True) -> list[str]:
+        """Greedy answers to ``prompts``; heads knocked out by ``editkit.knocked_out`` stay out."""
+        return [
+            str(output) for output in self.answer([Generate(prompt, max_new_tokens, chat) for prompt in prompts], None)
+        ]
+
+    def answer(
+        self,
+        requests: Sequence[Request],
+        masks: np.ndarray | None,
+        *,
+        arrived: Callable[[list[int], list[Output]], None] = lambda places, outputs: None,
+    ) -> list[Output]:
+        """Answer every request.
+
+        Args:
+            requests: any mix of ``Generate`` and ``Loglikelihood``.
+            masks: bool[len(requests), heads], True = knocked out in that request; None = touch nothing.
+            arrived: called after every batch with the places answered, so that nothing measured is lost.
+
+        Returns:
+            Outputs in the order of ``requests``, text as generated. They do not depend on how they were batched.
+        """
+        once = {request: self._encode(request) for request in set(requests)}
+        encoded = [once[request] for request in requests]
+        outputs: list[Output | None] = [None] * len(requests)
+        for batch in self._batches(requests, encoded):
+            for places, answers in self._fitting(batch, requests, encoded, masks):
+                for place, answer in zip(places, answers, strict=True):
+                    outputs[place] = answer
+                arrived(places, answers)
+        return [output for output in outputs if output is not None]
+
+    def _encode(self, request: Request) -> tuple[list[int], list[int]]:
+        """(context, continuation) in token ids; the continuation is empty for ``Generate``."""
+        if request.chat and self.tokenizer.chat_template:
+            message = [{"role": "user", "content": request.prompt}]
+            context = self.tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=False)
+            if isinstance(request, Generate):
+                return list(context), []
+            return list(context), self.tokenizer(request.continuation, add_special_tokens=False)["input_ids"]
+        context = self.tokenizer(request.prompt)["input_ids"]
+        if isinstance(request, Generate):
+            return context, []
+        return _split(self.tokenizer, request.prompt, request.continuation)
+
+    def _batches(
+        self, requests: Sequence[Request], encoded: Sequence[tuple[list[int], list[int]]]
+    ) -> Iterator[list[int]]:
+        """Places grouped by kind and by length, longest first: what runs out of memory does so at once."""
+
+        def kind(place: int) -> tuple[int, tuple[str, ...]]:
+            request = requests[place]
+            return (request.max_new_tokens, request.stop) if isinstance(request, Generate) else (0, ())
+
+        def length(place: int) -> int:
+            return len(encoded[place][0]) + len(encoded[place][1]) + kind(place)[0]
+
+        order = sorted(range(len(requests)), key=lambda place: (kind(place), -length(place), encoded[place]))
+        batch: list[int] = []
+        for place in order:
+            full = batch and (len(batch) + 1) * length(batch[0]) > self.budget.tokens
+            if batch and (full or kind(place) != kind(batch[0])):
+                yield batch
+                batch = []
+            batch.append(place)
+        if batch:
+            yield batch
+
+    def _fitting(
+        self,
+        places: list[int],
+        requests: Sequence[Request],
+        encoded: Sequence[tuple[list[int], list[int]]],
+        masks: np.ndarray | None,
+    ) -> Iterator[tuple[list[int], list[Output]]]:
+        """Run one batch, halving it as often as memory demands."""
+        from accelerate.utils.memory import should_reduce_batch_size
+
+        waiting = [places]
+        while waiting:
+            part = waiting.pop(0)
+            try:
+                answers = self._run(part, requests, encoded, masks)
+            except (RuntimeError, MemoryError) as error:
+                if not (isinstance(error, MemoryError) or should_reduce_batch_size(error)):
+                    raise
+                if len(part) == 1:
+                    raise EditkitError(
+                        f"Out of memory on a single request of {len(encoded[part[0]][0])} tokens on {self.device}. "
+                        "Use a device with more memory, --dtype bfloat16, or shorter examples."
+                    ) from error
+                half = len(part) // 2
+                waiting[:0] = [part[:half], part[half:]]
+                self.budget.tokens = max(1, self.budget.tokens * half // len(part))
+                continue
+            yield part, answers
+
+    def _run(
+        self,
+        places: list[int],
+        requests: Sequence[Request],
+        encoded: Sequence[tuple[list[int], list[int]]],
+        masks: np.ndarray | None,
+    ) -> list[Output]:
+        rows = [encoded[place] for place in places]
+        with torch.inference_mode(), self._masked(None if masks is None else masks[places]):
+            first = requests[places[0]]
+            if isinstance(first, Generate):
+                return list(self._generate([context for context, _ in rows], first.max_new_tokens, first.stop))
+            return list(self.likelihoods(rows))
+
+    @contextmanager
+    def _masked(self, masks: np.ndarray | None) -> Iterator[None]:
+        if masks is None or not masks.any():
+            yield
+        else:
+            with knocked_out(self.network, self.architecture, masks):
+                yield
+
+    def _generate(self, contexts: Sequence[list[int]], max_new_tokens: int, stop: tuple[str, ...]) -> list[str]:
+        width = max(map(len, contexts))
+        pad = _pad(self.tokenizer)
+        ids = torch.tensor([[pad] * (width - len(row)) + row for row in contexts], device=self.device)
+        attention = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in contexts], device=self.device)
+        extra: dict[str, Any] = {"stop_strings": list(stop), "tokenizer": self.tokenizer} if stop else {}
+        found = self.network.generate(
+            input_ids=ids,
+            attention_mask=attention,
+            max_new_tokens=max_new_tokens,
+            do_sample=False,
+            num_beams=1,
+            temperature=None,
+            top_p=None,
+            top_k=None,
+            pad_token_id=pad,
+            **extra,
+        )
+        texts = self.tokenizer.batch_decode(found[:, width:], skip_special_tokens=True)
+        return [_cut(text, stop) for text in texts]
+
+    def likelihoods(self, rows: Sequence[tuple[list[int], list[int]]]) -> list[Likelihood]:
+        """Teacher-forced log-probabilities of each row's continuation after its context (token ids)."""
+        logprobs, chosen, real = self.token_logprobs(rows)
+        totals = (logprobs * real).sum(-1).tolist()
+        greedy = (chosen | ~real).all(-1).tolist()
+        return [
+            Likelihood(total, len(continuation), best)
+            for total, best, (_, continuation) in zip(totals, greedy, rows, strict=True)
+        ]
+
+    def token_logprobs(
+        self, rows: Sequence[tuple[list[int], list[int]]]
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Right-padded rows through one forward pass: causality keeps the padding out, no attention mask is needed.
+
+        Returns:
+            log-probabilities float[rows, t], "was the greedy choice" bool[rows, t], "is a real token" bool[rows, t],
+            over the t continuation positions (left-aligned).
+        """
+        width = max(len(context) + len(continuation) for context, continuation in rows)
+        pad = _pad(self.tokenizer)
+        ids = torch.full((len(rows), width), pad, device=self.device)
+        for place, (context, continuation) in enumerate(rows):
+            ids[place, : len(context) + len(continuation)] = torch.tensor(context + continuation)
+        first = min(len(context) for context, _ in rows) - 1
+        if self._keeps_logits:
+            keep = torch.arange(first, width, device=self.device)
+            logits = self.network(input_ids=ids, use_cache=False, logits_to_keep=keep).logits
+        else:
+            logits = self.network(input_ids=ids, use_cache=False).logits[:, first:]
+        span = max(1, max(len(continuation) for _, continuation in rows))
+        places = torch.tensor([len(context) - 1 - first for context, _ in rows], device=logits.device)[:, None]
+        places = (places + torch.arange(span, device=logits.device)).clamp(max=logits.shape[1] - 1)
+        real = torch.tensor([[t < len(continuation) for t in range(span)] for _, continuation in rows])
+        targets = torch.tensor([(continuation + [pad] * span)[:span] for _, continuation in rows])
+        real, targets = real.to(logits.device), targets.to(logits.device)
+        wanted = logits.gather(1, places[..., None].expand(-1, -1, logits.shape[-1])).float()
+        logprobs = wanted.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
+        return logprobs, wanted.argmax(-1) == targets, real
+
+    @property
+    def _keeps_logits(self) -> bool:
+        return "logits_to_keep" in inspect.signature(type(self.network).forward).parameters
+
+
+def load(
+    model: str | None = None,
+    *,
+    revision: str | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    trust_remote_code: bool = False,
+    check: bool = True,
+) -> LanguageModel:
+    """Load a model once, find its heads, and let each head site prove itself.
+
+    Args:
+        model: a Hub id or a local directory; None loads the bundled organism.
+        device: ``auto`` takes a GPU if there is one; ``cpu``, ``cuda``, ``cuda:1``, ``mps``, or ``balanced`` to spread
+            the layers over all GPUs.
+        dtype: ``auto`` keeps the checkpoint's own; else ``float32``, ``bfloat16`` or ``float16``.
+        trust_remote_code: run Python files that came with the checkpoint. Off: such models are refused.
+        check: run the causal self-check (``architecture.prove``): zero mask changes nothing, every site something.
+
+    Raises:
+        EditkitError: unknown model, missing weights, unsupported architecture, or a failed self-check.
+    """
+    return load_source(
+        resolve(model, revision), device=device, dtype=dtype, trust_remote_code=trust_remote_code, check=check
+    )
+
+
+def load_source(
+    source: Source,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    trust_remote_code: bool = False,
+    check: bool = True,
+) -> LanguageModel:
+    """``load`` for a source that is already resolved."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    from editkit.architecture import from_model, prove
+
+    logging.disable_progress_bar()
+    spread = device in {"balanced", "balanced_low_0", "sequential"}
+    options: dict[str, Any] = {"device_map": device} if spread else {}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source.directory, trust_remote_code=trust_remote_code)
+        network = AutoModelForCausalLM.from_pretrained(
+            source.directory,
+            dtype=dtype if dtype == "auto" else getattr(torch, dtype),
+            trust_remote_code=trust_remote_code,
+            use_safetensors=None,
+            **options,
+        )
+    except (OSError, ValueError, KeyError, ImportError, AttributeError) as error:
+        raise EditkitError(
+            f"{source.base.model} cannot be loaded as a causal language model: {_first_line(error)} "
+            "`editkit inspect` shows what its files say."
+        ) from error
+    if not spread:
+        network = network.to(device=_device(device))
+    network.eval()
+    network.generation_config.max_length = None
+    architecture = from_model(network)
+    tokens = TOKENS_PER_BATCH.get(network.device.type, 16_384)
+    if check:
+        prove(network, architecture)
+    return LanguageModel(source, network, tokenizer, architecture, Budget(tokens))
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise EditkitError(
+            f"--device {name}: {_first_line(error)} Use auto, cpu, cuda, cuda:1, mps or balanced."
+        ) from error
+    return device
+
+
+def _split(tokenizer: Any, prompt: str, continuation: str) -> tuple[list[int], list[int]]:
+    """Tokenize prompt and continuation together, as they will be read, and cut at the prompt's end."""
+    stripped = prompt.rstrip()
+    continuation = prompt[len(stripped) :] + continuation
+    whole = tokenizer(stripped + continuation)["input_ids"]
+    context = tokenizer(stripped)["input_ids"]
+    if not context:
+        context, whole = [_start(tokenizer)], [_start(tokenizer), *whole]
+    return context, whole[len(context) :] or whole[-1:]
+
+
+def _start(tokenizer: Any) -> int:
+    return tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id or 0
+
+
+def _pad(tokenizer: Any) -> int:
+    return tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
+
+
+def _cut(text: str, stop: tuple[str, ...]) -> str:
+    for word in stop:
+        text = text.split(word)[0]
+    return text
+
+
+def _first_line(error: BaseException) -> str:
+    line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return line if line.endswith(".") else line + "."
