@@ -1,0 +1,15 @@
+"""Ways to find the heads a capability hangs on: one file per method, all called ``localizer(measure, columns, rng)``.
+
+>>> LOCALIZERS["css"](measure, columns, np.random.default_rng(0)).columns[:5]
+array([ 41, 107,  12,  63,  90])
+"""
+
+from __future__ import annotations
+
+from editkit.localization import Localizer
+from editkit.localize.compressed import csb, css
+
+LOCALIZERS: dict[str, Localizer] = {
+    "css": css,
+    "csb": csb,
+}
