@@ -4,30 +4,52 @@
            "before": {"mean": 0.99, "low": 0.97, "high": 1.0}, "after": {"mean": 0.02, ...},
            "delta": {"mean": -0.97, ...}, "p": 1e-30, "collapse": {"before": 0.0, "after": 0.0}}, ...],
  "random_heads": {...}, "criteria": {...}, "verdict": {"met": true, "reasons": [...]}}
+
+``p`` is the row's own; ``p_holm`` is corrected over the rows of the report.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import NormalDist
+from typing import Any, Literal
 
+import numpy as np
 
-@dataclass(frozen=True)
-class Interval:
-    """A mean with its 95 % bounds."""
+from editkit import statistics
+from editkit.errors import EditkitError
+from editkit.statistics import Interval
+from editkit.task import Score
 
-    mean: float
-    low: float
-    high: float
+__all__ = [
+    "Criteria",
+    "EvalReport",
+    "Interval",
+    "RandomHeads",
+    "Row",
+    "Verdict",
+    "judge",
+    "random_heads",
+    "report",
+    "row",
+]
+
+Role = Literal["target", "retain"]
+
+UNDECIDED = 5
+"""An interval that reaches past this many damage budgets is too wide to excuse a measured loss as noise."""
 
 
 @dataclass(frozen=True)
 class Criteria:
-    """What the recipe demands. Shares are of the unedited score; budgets are in score points (0.02 = 2 points).
+    """What the recipe demands. Shares are of the unedited score above chance; budgets are in score points (0.02 = 2).
 
     Args:
-        goal: the target's score after the edit, as a share of its score before, must be at most this (collapsed
-            answers count as not removed).
+        goal: the target's score after the edit, as a share of its score before (both above chance), must be at
+            most this; collapsed answers count as not removed.
         damage_each: no retained task may lose more than this.
         damage_mean: nor may their mean.
     """
@@ -39,10 +61,18 @@ class Criteria:
 
 @dataclass(frozen=True)
 class Row:
-    """One task, before and after, on the same examples."""
+    """One task, before and after, on the same examples.
+
+    Args:
+        kept: the mean after the edit if every answer that collapsed had kept its old score: what the goal is judged
+            by. Equal to ``after.mean`` where nothing collapsed.
+        p_holm: ``p`` corrected over all rows of the report; None until the row is in one.
+        p_equivalent: TOST at the damage budget of each task; small = shown to be unchanged.
+        detectable: the smallest change this many examples would have shown (80 % power).
+    """
 
     task: str
-    role: Literal["target", "retain"]
+    role: Role
     split: str
     n: int
     chance: float
@@ -52,6 +82,10 @@ class Row:
     p: float
     collapse_before: float
     collapse_after: float
+    kept: float | None = None
+    p_holm: float | None = None
+    p_equivalent: float | None = None
+    detectable: float | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +110,212 @@ class Verdict:
 
 @dataclass(frozen=True)
 class EvalReport:
+    """``noise`` holds the A/A rows, the unedited model measured twice: what changes when nothing was changed."""
+
     rows: tuple[Row, ...]
     random_heads: RandomHeads | None
     criteria: Criteria
     verdict: Verdict
+    noise: tuple[Row, ...] = ()
+
+    def to_json(self) -> str:
+        value = {
+            "rows": [_row_json(row) for row in self.rows],
+            "random_heads": None if self.random_heads is None else asdict(self.random_heads),
+            "criteria": asdict(self.criteria),
+            "verdict": asdict(self.verdict),
+            "noise": [_row_json(row) for row in self.noise],
+        }
+        return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, *, where: str = "report.json") -> EvalReport:
+        """Read a report.
+
+        Raises:
+            EditkitError: naming ``where`` and what is missing.
+        """
+        try:
+            value: Any = json.loads(text)
+            null, verdict = value["random_heads"], value["verdict"]
+            return cls(
+                tuple(_row(row) for row in value["rows"]),
+                None if null is None else RandomHeads(**null | {"deltas": tuple(null["deltas"])}),
+                Criteria(**value["criteria"]),
+                Verdict(verdict["met"], tuple(verdict["reasons"]), verdict["status"]),
+                tuple(_row(row) for row in value.get("noise", [])),
+            )
+        except (ValueError, RecursionError) as error:
+            raise EditkitError(f"{where} is not JSON: {error}.") from error
+        except (KeyError, TypeError, AttributeError) as error:
+            raise EditkitError(
+                f"{where} is not an evaluation report: {error!r}. Run `editkit evaluate` again."
+            ) from error
+
+
+def row(
+    task: str,
+    role: Role,
+    *,
+    split: str,
+    chance: float,
+    before: Sequence[Score],
+    after: Sequence[Score],
+    rng: np.random.Generator,
+    clusters: Sequence[str] | None = None,
+    margin: float = Criteria.damage_each,
+) -> Row:
+    """Compare one task's scores of two models, or of one model twice (the A/A noise floor).
+
+    Args:
+        before: the unedited model's scores.
+        after: the edited model's, of the same examples in the same order.
+        clusters: each example's ``cluster``; an empty name stands alone.
+        margin: how much change counts as none, in score points: the recipe's ``damage_each``.
+    """
+    first, second = [score.value for score in before], [score.value for score in after]
+    labels = None
+    if clusters is not None and any(clusters):
+        labels = [name or place for place, name in enumerate(clusters)]
+    try:
+        return Row(
+            task=task,
+            role=role,
+            split=split,
+            n=len(first),
+            chance=chance,
+            before=statistics.mean_interval(first, rng=rng, clusters=labels),
+            after=statistics.mean_interval(second, rng=rng, clusters=labels),
+            delta=statistics.change_interval(first, second, rng=rng, clusters=labels),
+            p=statistics.change_p(first, second, rng=rng, clusters=labels),
+            collapse_before=float(np.mean([not score.valid for score in before])),
+            collapse_after=float(np.mean([not score.valid for score in after])),
+            kept=float(np.mean([(new if new.valid else old).value for old, new in zip(before, after, strict=True)])),
+            p_equivalent=statistics.equivalence_p(first, second, margin=margin, clusters=labels),
+            detectable=statistics.detectable(first, second, clusters=labels),
+        )
+    except EditkitError as error:
+        raise EditkitError(f"Task {task!r}, split {split!r}: {error}") from error
+
+
+def random_heads(delta: float, deltas: Sequence[float]) -> RandomHeads:
+    """The null of the target's drop: ``delta`` for the found heads, ``deltas`` for random sets of the same size."""
+    values = tuple(float(value) for value in deltas)
+    return RandomHeads(len(values), values, delta, statistics.random_set_p(delta, values))
+
+
+def report(
+    rows: Sequence[Row],
+    *,
+    criteria: Criteria = Criteria(),
+    null: RandomHeads | None = None,
+    noise: Sequence[Row] = (),
+) -> EvalReport:
+    """Correct the rows for multiplicity, judge them, and keep the evidence together."""
+    corrected = statistics.holm([row.p for row in rows])
+    together = tuple(replace(row, p_holm=float(p)) for row, p in zip(rows, corrected, strict=True))
+    return EvalReport(together, null, criteria, judge(together, criteria, null), tuple(noise))
+
+
+def judge(rows: Sequence[Row], criteria: Criteria, null: RandomHeads | None = None) -> Verdict:
+    """The verdict, computed: the goal on every target, the random-heads control, then the damage budgets.
+
+    A loss beyond the budget is damage when it is more than noise (one-sided 5 %, Bonferroni over the retained tasks),
+    or when the interval is too wide to tell (``UNDECIDED``). Otherwise the reason says what n could not show.
+    """
+    targets = [row for row in rows if row.role == "target"]
+    retained = [row for row in rows if row.role == "retain"]
+    goal = [_goal(row, criteria) for row in targets] + ([] if null is None else [_specific(null)])
+    if not targets:
+        goal = [(False, "No target task was measured, so no removal can be claimed.")]
+    damage = [_damage(row, criteria, len(retained)) for row in retained]
+    if retained:
+        damage.append(_mean_damage(retained, criteria))
+    # What failed is read first.
+    reasons = tuple(text for _, text in sorted(goal + damage, key=lambda finding: finding[0]))
+    if not all(passed for passed, _ in goal):
+        return Verdict(False, reasons, "goal-missed")
+    if not all(passed for passed, _ in damage):
+        return Verdict(False, reasons, "too-much-damage")
+    return Verdict(True, reasons, "met")
+
+
+def _goal(row: Row, criteria: Criteria) -> tuple[bool, str]:
+    before = f"{row.task} scored {_points(row.before.mean)} before (n = {row.n}, chance {_points(row.chance)})"
+    if row.before.low <= row.chance:
+        return False, f"{before}: the unedited model does not show the capability, so there is nothing to remove."
+    kept = min(row.before.mean, row.after.mean + row.collapse_after) if row.kept is None else row.kept
+    share = max(0.0, kept - row.chance) / (row.before.mean - row.chance)
+    text = f"{before} and {_points(row.after.mean)} after: {share:.0%} kept, goal at most {criteria.goal:.0%}"
+    if row.collapse_after > 0:
+        text += f", counting the {row.collapse_after:.0%} collapsed answers as not removed"
+    if row.delta.high >= 0:
+        return False, f"{text}; the change of {_change(row.delta)} is within noise."
+    return share <= criteria.goal + 1e-9, f"{text}; change {_change(row.delta)}."
+
+
+def _specific(null: RandomHeads) -> tuple[bool, str]:
+    text = f"{null.sets} random sets of as many heads in the same layers (p = {null.p:.3g})"
+    if null.p <= 0.05:
+        return True, f"The drop is larger than that of {text}."
+    if null.p <= 1 / (1 + null.sets):
+        return True, f"The drop is larger than that of {text}; 19 sets or more would allow p <= 0.05."
+    return False, f"The drop is not special: compared with {text}, some fell as far."
+
+
+def _damage(row: Row, criteria: Criteria, tasks: int) -> tuple[bool, str]:
+    budget, text = criteria.damage_each, f"{row.task} changed by {_change(row.delta)} (n = {row.n})"
+    limit = f"the budget is a loss of {_points(budget)}"
+    unseen = "" if row.detectable is None else f"; a change below {_points(row.detectable)} could have gone unseen"
+    if -row.delta.mean <= budget + 1e-9:
+        if row.p_equivalent is not None and row.p_equivalent < 0.05:
+            return True, f"{text}: shown to be unchanged within the margin (TOST p = {row.p_equivalent:.2g})."
+        return True, f"{text}; {limit}{unseen}."
+    above = (row.delta.high - row.delta.mean) / _normal(0.975) * _normal(1 - 0.05 / tasks)
+    if row.delta.mean + above < 0:
+        return False, f"{text}; {limit}."
+    if row.delta.low < -UNDECIDED * budget:
+        return False, f"{text}; {limit}, and {row.n} examples are too few to call this noise: measure more."
+    return True, f"{text}: over the budget of {_points(budget)} but within noise{unseen}."
+
+
+def _mean_damage(rows: Sequence[Row], criteria: Criteria) -> tuple[bool, str]:
+    change = float(np.mean([row.delta.mean for row in rows]))
+    errors = [(row.delta.high - row.delta.low) / (2 * _normal(0.975)) for row in rows]
+    error = math.sqrt(sum(part**2 for part in errors)) / len(rows)
+    reach = _normal(0.975) * error
+    together = Interval(change, max(-1.0, change - reach), min(1.0, change + reach))
+    text = f"The {len(rows)} retained tasks changed by {_change(together)} on average"
+    limit = f"the budget is a loss of {_points(criteria.damage_mean)}"
+    if -change <= criteria.damage_mean + 1e-9:
+        return True, f"{text}; {limit}."
+    if change + _normal(0.95) * error < 0:
+        return False, f"{text}; {limit}."
+    if together.low < -UNDECIDED * criteria.damage_mean:
+        return False, f"{text}; {limit}, and there are too few examples to call this noise: measure more."
+    return True, f"{text}: over the budget of {_points(criteria.damage_mean)} but within noise."
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+def _change(delta: Interval) -> str:
+    return f"{100 * delta.mean:+.1f} points [{100 * delta.low:+.1f}, {100 * delta.high:+.1f}]"
+
+
+def _normal(level: float) -> float:
+    return NormalDist().inv_cdf(level)
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    value = asdict(row)
+    value["collapse"] = {"before": value.pop("collapse_before"), "after": value.pop("collapse_after")}
+    return {key: None if isinstance(part, float) and not math.isfinite(part) else part for key, part in value.items()}
+
+
+def _row(value: dict[str, Any]) -> Row:
+    fields = dict(value)
+    collapse = fields.pop("collapse", {"before": 0.0, "after": 0.0})
+    bounds = {name: Interval(**fields.pop(name)) for name in ("before", "after", "delta")}
+    return Row(**fields, **bounds, collapse_before=collapse["before"], collapse_after=collapse["after"])
