@@ -1,0 +1,104 @@
+"""The facts of ``facts``, asked as a choice between letters.
+
+    prompt   "What is the capital of France?
+             A) Rome
+             B) Paris
+             C) Cairo
+             D) Lima
+             Answer with the letter only."
+    answer   "B"                   -> 1.0
+    answer   "The answer is (B)."  -> 1.0
+    answer   "A tricky one. B."    -> 1.0   (the article "A" is no choice when another letter stands alone)
+
+Losing this and keeping ``facts`` means that a way of answering was lost, not knowledge.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from editkit.degeneration import degeneration
+from editkit.task import Example, Generate, Output, Request, Score
+from editkit.tasks.draw import sample
+from editkit.tasks.facts import ANSWERS, QUESTIONS, sentence
+
+LETTERS = "ABCD"
+_DECLARED = re.compile(r"(?:answer|choice|option|letter)\b(?:\s+is)?\W{0,4}([A-D])(?![A-Za-z'])", re.IGNORECASE)
+_ALONE = re.compile(r"(?<![A-Za-z'’])([A-D])(?![A-Za-z'’])")
+
+
+@dataclass(frozen=True)
+class FactsLetter:
+    """Four options, one letter.
+
+    Args:
+        draws: how many sets of options per question; more draws append nothing to the first two's ids.
+    """
+
+    draws: int = 2
+    max_new_tokens: int = 8
+    name: str = "facts-letter"
+    chance: float = 0.25
+    format: str = "choice-letter"
+
+    def examples(self) -> Sequence[Example]:
+        return _examples(self.draws)
+
+    def requests(self, example: Example) -> tuple[Request, ...]:
+        return (Generate(example.prompt, max_new_tokens=self.max_new_tokens),)
+
+    def score(self, example: Example, outputs: Sequence[Output]) -> Score:
+        text = str(outputs[0])
+        if reason := degeneration(text):
+            return Score(0.0, valid=False, note=reason)
+        letter = answered(text)
+        return Score(float(letter == example.facts["answer"]), note=letter)
+
+
+def answered(text: str) -> str:
+    """The chosen letter, or "".
+
+    In this order: a letter declared ("the answer is B"); the first letter that stands alone, where an "A" followed by
+    a lower-case word is an article; the whole answer being one lower-case letter.
+    """
+    declared = _DECLARED.search(text)
+    if declared:
+        return declared[1].upper()
+    for match in _ALONE.finditer(text):
+        article = match[1] == "A" and re.match(r"\s+[a-z]", text[match.end() :])
+        if not article:
+            return match[1]
+    bare = re.sub(r"[^A-Za-z]", "", text).upper()
+    return bare if len(bare) == 1 and bare in LETTERS else ""
+
+
+@lru_cache(maxsize=4)
+def _examples(draws: int) -> tuple[Example, ...]:
+    return tuple(
+        _ask(kind, subject, number, draw)
+        for kind, pairs in ANSWERS.items()
+        for subject in pairs
+        for number in range(len(QUESTIONS[kind]))
+        for draw in range(draws)
+    )
+
+
+def _ask(kind: str, subject: str, number: int, draw: int) -> Example:
+    right = ANSWERS[kind][subject]
+    name = f"{kind}-{subject}-{number}-{draw}".replace(" ", "-").lower()
+    rng = random.Random(f"facts-letter-{name}")
+    wrong = sample(rng, [answer for answer in ANSWERS[kind].values() if answer != right], len(LETTERS) - 1)
+    place = int(rng.random() * len(LETTERS))
+    options = [*wrong[:place], right, *wrong[place:]]
+    listed = "\n".join(f"{letter}) {option}" for letter, option in zip(LETTERS, options, strict=True))
+    question = sentence(QUESTIONS[kind][number].format(subject=subject))
+    return Example(
+        id=name,
+        prompt=f"{question}\n{listed}\nAnswer with the letter only.",
+        cluster=f"{kind}-{number}",
+        facts={"kind": kind, "subject": subject, "answer": LETTERS[place]},
+    )
