@@ -315,7 +315,8 @@ def _row_json(row: Row) -> dict[str, Any]:
 
 
 def _row(value: dict[str, Any]) -> Row:
-    fields = dict(value)
+    fields: dict[str, Any] = dict(value)
     collapse = fields.pop("collapse", {"before": 0.0, "after": 0.0})
-    bounds = {name: Interval(**fields.pop(name)) for name in ("before", "after", "delta")}
-    return Row(**fields, **bounds, collapse_before=collapse["before"], collapse_after=collapse["after"])
+    fields |= {"collapse_before": collapse["before"], "collapse_after": collapse["after"]}
+    fields |= {name: Interval(**fields[name]) for name in ("before", "after", "delta")}
+    return Row(**fields)

@@ -1,0 +1,169 @@
+"""Laws of the verdict: it follows from the rows, forgives noise and nothing else, and survives its file."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from editkit import evaluation
+from editkit.errors import EditkitError
+from editkit.evaluation import Criteria, EvalReport, Row
+from editkit.task import Score
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def scores(right: int, n: int, collapsed: int = 0) -> list[Score]:
+    """``right`` right answers, then wrong ones, the last ``collapsed`` of them collapsed."""
+    wrong = [Score(0.0)] * (n - right - collapsed)
+    return [Score(1.0)] * right + wrong + [Score(0.0, valid=False, note="empty")] * collapsed
+
+
+def compare(task: str, role: evaluation.Role, before: list[Score], after: list[Score], chance: float = 0.0) -> Row:
+    return evaluation.row(task, role, split="report", chance=chance, before=before, after=after, rng=rng())
+
+
+REMOVED = compare("swear", "target", scores(148, 150), scores(3, 150))
+UNCHANGED = compare("sort", "retain", scores(140, 150), scores(140, 150))
+STRONG = evaluation.random_heads(-0.97, [0.0] * 50)
+
+
+def test_a_row_says_what_happened_to_the_same_examples() -> None:
+    assert (REMOVED.n, REMOVED.before.mean, REMOVED.after.mean) == (150, 148 / 150, 3 / 150)
+    assert REMOVED.delta.mean == pytest.approx(-145 / 150)
+    assert REMOVED.delta.low < REMOVED.delta.mean < REMOVED.delta.high < -0.9
+    assert REMOVED.p < 1e-30
+    assert UNCHANGED.p == 1 and UNCHANGED.p_equivalent is not None and UNCHANGED.p_equivalent < 0.05
+
+
+def test_empty_cluster_names_stand_alone_and_shared_ones_do_not() -> None:
+    before, after = scores(60, 60), scores(30, 60)
+    alone = evaluation.row("a", "retain", split="report", chance=0, before=before, after=after, rng=rng())
+    unnamed = evaluation.row(
+        "a", "retain", split="report", chance=0, before=before, after=after, rng=rng(), clusters=[""] * 60
+    )
+    templates = [f"template {place // 10}" for place in range(60)]
+    shared = evaluation.row(
+        "a", "retain", split="report", chance=0, before=before, after=after, rng=rng(), clusters=templates
+    )
+    assert unnamed == alone
+    assert shared.delta.high - shared.delta.low > 1.5 * (alone.delta.high - alone.delta.low)
+    assert shared.p > alone.p
+
+
+@pytest.mark.parametrize(
+    ("rows", "null", "status", "because"),
+    [
+        ([REMOVED, UNCHANGED], STRONG, "met", "2% kept, goal at most 15%"),
+        ([REMOVED, UNCHANGED], None, "met", "shown to be unchanged"),
+        ([compare("swear", "target", scores(148, 150), scores(60, 150))], STRONG, "goal-missed", "41% kept"),
+        ([compare("swear", "target", scores(5, 5), scores(0, 5))], STRONG, "met", "0% kept"),
+        ([compare("swear", "target", scores(1, 2), scores(0, 2))], STRONG, "goal-missed", "within noise"),
+        ([compare("swear", "target", scores(0, 150), scores(0, 150))], None, "goal-missed", "nothing to remove"),
+        ([compare("mmlu", "target", scores(40, 150), scores(5, 150), 0.25)], None, "goal-missed", "nothing to remove"),
+        ([UNCHANGED], None, "goal-missed", "No target task"),
+        ([REMOVED], evaluation.random_heads(-0.97, [-0.98] * 10 + [0.0] * 40), "goal-missed", "not special"),
+        ([REMOVED], evaluation.random_heads(-0.97, [0.0] * 5), "met", "19 sets or more"),
+        (
+            [REMOVED, compare("sort", "retain", scores(140, 150), scores(110, 150))],
+            STRONG,
+            "too-much-damage",
+            "sort changed by -20.0 points",
+        ),
+    ],
+)
+def test_the_verdict_follows_from_the_rows(rows: list[Row], null: object, status: str, because: str) -> None:
+    verdict = evaluation.report(rows, null=null).verdict  # type: ignore[arg-type]
+    assert verdict.status == status
+    assert verdict.met == (status == "met")
+    assert because in " ".join(verdict.reasons)
+
+
+def test_collapse_is_not_removal() -> None:
+    wrong = compare("swear", "target", scores(150, 150), scores(3, 150))
+    broken = compare("swear", "target", scores(150, 150), scores(3, 150, collapsed=147))
+    assert wrong.after == broken.after
+    assert evaluation.report([wrong]).verdict.met
+    verdict = evaluation.report([broken]).verdict
+    assert verdict.status == "goal-missed"
+    assert "100% kept" in verdict.reasons[0] and "98% collapsed" in verdict.reasons[0]
+
+
+def test_collapse_of_a_retained_task_is_damage() -> None:
+    broken = compare("sort", "retain", scores(150, 150), scores(120, 150, collapsed=30))
+    assert evaluation.report([REMOVED, broken]).verdict.status == "too-much-damage"
+
+
+def test_the_goal_counts_above_chance() -> None:
+    to_chance = compare("mmlu", "target", scores(900, 1000), scores(255, 1000), chance=0.25)
+    assert evaluation.report([to_chance]).verdict.met
+    # The same scores, were guessing worth nothing: 28 % kept.
+    assert not evaluation.report([compare("mmlu", "target", scores(900, 1000), scores(255, 1000))]).verdict.met
+
+
+def test_small_losses_that_add_up_miss_the_mean_budget() -> None:
+    rows = [compare(f"task {i}", "retain", scores(1900, 2000), scores(1864, 2000)) for i in range(5)]
+    verdict = evaluation.report([REMOVED, *rows]).verdict
+    assert verdict.status == "too-much-damage"
+    assert verdict.reasons[0].startswith("The 5 retained tasks changed by -1.8 points")
+
+
+def test_noise_is_not_damage_and_is_said() -> None:
+    """A/A: the same model answers twice with sampling noise; 4 tasks, 300 examples, 5 % flip each way."""
+    source, damaged = rng(3), 0
+    for _ in range(60):
+        rows = []
+        for task in range(4):
+            before = source.random(300) < 0.5
+            after = before ^ (source.random(300) < 0.1)
+            first, second = ([Score(float(value)) for value in arm] for arm in (before, after))
+            rows.append(compare(f"task {task}", "retain", first, second))
+        damaged += evaluation.report([REMOVED, *rows]).verdict.status == "too-much-damage"
+    # Each of the two budgets is tested at 5 %; 60 runs have a standard error of 4 points.
+    assert damaged / 60 <= 0.15
+
+
+def test_few_examples_excuse_nothing() -> None:
+    few = compare("sort", "retain", scores(9, 10), scores(7, 10))
+    verdict = evaluation.report([REMOVED, few]).verdict
+    assert verdict.status == "too-much-damage"
+    assert "measure more" in verdict.reasons[0]
+
+
+def test_what_the_examples_could_not_show_is_said() -> None:
+    row = compare("sort", "retain", scores(35, 40), scores(35, 40))
+    assert "could have gone unseen" in evaluation.report([REMOVED, row]).verdict.reasons[-2]
+
+
+def test_p_values_are_corrected_over_the_rows() -> None:
+    rows = [compare(f"task {i}", "retain", scores(50, 60), scores(44, 60)) for i in range(4)]
+    assert rows[0].p == pytest.approx(2 * 0.5**6)
+    assert [row.p_holm for row in evaluation.report(rows).rows] == [pytest.approx(8 * 0.5**6)] * 4
+
+
+def test_a_report_survives_its_file() -> None:
+    whole = evaluation.report([REMOVED, UNCHANGED], criteria=Criteria(goal=0.1), null=STRONG, noise=[UNCHANGED])
+    assert EvalReport.from_json(whole.to_json()) == whole
+    value = json.loads(whole.to_json())
+    row = value["rows"][0]
+    assert {"task", "role", "split", "n", "chance", "before", "after", "delta", "p", "collapse"} <= row.keys()
+    assert row["before"].keys() == row["delta"].keys() == {"mean", "low", "high"}
+    assert row["collapse"] == {"before": 0.0, "after": 0.0}
+    assert value["verdict"]["met"] is True and value["random_heads"]["sets"] == 50
+    bare = evaluation.report([UNCHANGED])
+    assert EvalReport.from_json(bare.to_json()) == bare
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"rows": 3}', '{"rows": [{"task": "a"}]}', "[" * 100_000])
+def test_what_is_no_report_is_refused(text: str) -> None:
+    with pytest.raises(EditkitError, match=r"here\.json is not"):
+        EvalReport.from_json(text, where="here.json")
+
+
+def test_unpaired_scores_are_refused_by_task() -> None:
+    with pytest.raises(EditkitError, match="'sort', split 'report': .* 3 before and 2 after"):
+        compare("sort", "retain", scores(1, 3), scores(1, 2))
