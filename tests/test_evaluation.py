@@ -127,6 +127,16 @@ def test_noise_is_not_damage_and_is_said() -> None:
     assert damaged / 60 <= 0.15
 
 
+def test_a_loss_within_noise_is_named_but_is_no_damage() -> None:
+    # 40 lost and 34 gained of 300: a loss of 2 points, exact p = .56.
+    before = scores(150, 300)
+    after = [Score(0.0)] * 40 + scores(110, 110) + [Score(1.0)] * 34 + scores(0, 116)
+    rows = [compare(name, "retain", before, after) for name in ("sort", "recall")]
+    verdict = evaluation.report([REMOVED, *rows], criteria=Criteria(damage_each=0.019, damage_mean=0.015)).verdict
+    assert verdict.met
+    assert sum("but within noise" in reason for reason in verdict.reasons) == 3
+
+
 def test_few_examples_excuse_nothing() -> None:
     few = compare("sort", "retain", scores(9, 10), scores(7, 10))
     verdict = evaluation.report([REMOVED, few]).verdict

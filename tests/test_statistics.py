@@ -217,3 +217,7 @@ def test_the_same_seed_gives_the_same_interval() -> None:
     first = statistics.change_interval(before, after, rng=rng(1), clusters=labels)
     assert first == statistics.change_interval(before, after, rng=rng(1), clusters=labels)
     assert first != statistics.change_interval(before, after, rng=rng(2), clusters=labels)
+
+
+def test_sampled_flips_never_give_p_zero() -> None:
+    assert statistics.sign_flip(np.full(40, -1.0), rng=rng(), flips=500) == pytest.approx(1 / 501)
