@@ -21,14 +21,12 @@ import numpy as np
 
 from editkit.errors import EditkitError
 from editkit.model import LanguageModel
+from editkit.progress import Advance
 from editkit.store import Cell, Store
 from editkit.task import Example, Generate, Likelihood, Loglikelihood, Output, Request, Score, Task
 
 ANCHOR_TOKENS = 32
 """Only so much of a long answer is scored in the search: later tokens mostly follow from the earlier ones."""
-
-Advance = Callable[[int], None]
-"""Told how many cells have just been measured: a progress bar's only hold on the work."""
 
 
 def task_scores(
@@ -79,6 +77,10 @@ class LikelihoodMeasure:
     @property
     def examples(self) -> int:
         return len(self.anchors)
+
+    @property
+    def units(self) -> int:
+        return len(self.model.architecture.heads)
 
     def __call__(self, masks: np.ndarray, examples: np.ndarray | None = None) -> np.ndarray:
         chosen = self.anchors if examples is None else [self.anchors[int(place)] for place in examples]

@@ -75,7 +75,7 @@ class LanguageModel:
         Returns:
             Outputs in the order of ``requests``, text as generated. They do not depend on how they were batched.
         """
-        once = {request: self._encode(request) for request in set(requests)}
+        once = {request: self.encode(request) for request in set(requests)}
         encoded = [once[request] for request in requests]
         outputs: list[Output | None] = [None] * len(requests)
         for batch in self._batches(requests, encoded):
@@ -85,7 +85,7 @@ class LanguageModel:
                 arrived(places, answers)
         return [output for output in outputs if output is not None]
 
-    def _encode(self, request: Request) -> tuple[list[int], list[int]]:
+    def encode(self, request: Request) -> tuple[list[int], list[int]]:
         """(context, continuation) in token ids; the continuation is empty for ``Generate``."""
         if request.chat and self.tokenizer.chat_template:
             message = [{"role": "user", "content": request.prompt}]
@@ -298,7 +298,7 @@ def load_source(
         ) from error
     if not spread:
         network = network.to(device=_device(device))
-    network.eval()
+    network.eval().requires_grad_(False)
     network.generation_config.max_length = None
     architecture = from_model(network)
     tokens = TOKENS_PER_BATCH.get(network.device.type, 16_384)
