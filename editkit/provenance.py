@@ -1,0 +1,109 @@
+"""Where a result comes from: everything needed to check it or to make it again.
+
+{"command": "editkit remove-capability swear --model meta-llama/Llama-3.2-1B-Instruct --out no-swear --seed 0",
+ "date": "2026-11-21", "recipe": "swear", "seeds": {"localize": 0}, "versions": {"editkit": "0.1.0", ...},
+ "base": {"model": "meta-llama/Llama-3.2-1B-Instruct", "revision": "9213176...", "source": "hub", ...},
+ "shape": [{"layer": 0, "heads": 32, "groups": 8}, ...], "hashes": {"model.safetensors": "ab12..."}, ...}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from editkit.errors import EditkitError
+
+Source = Literal["hub", "local", "bundled"]
+Format = Literal["checkpoint", "lora", "delta"]
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """The unedited model, as its own card describes it. Text fields are what that card says: never trusted.
+
+    Args:
+        model: a Hub id (``source="hub"``), a folder (``"local"``) or the bundled model's name (``"bundled"``). Only a
+            Hub id is ever published as ``base_model``.
+        license: the licence id of the base's card (``apache-2.0``, ``llama3.2``, ``other``), if it names one.
+        notices: lines that the licence asks every derivative to carry ("Built with Llama").
+    """
+
+    model: str
+    revision: str | None = None
+    source: Source = "local"
+    license: str | None = None
+    license_name: str | None = None
+    license_link: str | None = None
+    notices: tuple[str, ...] = ()
+    pipeline_tag: str | None = None
+    tags: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
+    dtype: str | None = None
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """How many query heads a layer has and how many key/value groups they share (None: not known)."""
+
+    layer: int
+    heads: int
+    groups: int | None = None
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """How the edited model was made. Everything is given by the caller: nothing here reads a clock or a machine.
+
+    Args:
+        recipe: the recipe's name; ``recipe_text`` its YAML as run.
+        removes: the capability in a few words, for headings: "Swearing on request". Empty: the recipe's name.
+        date: ISO date of the run.
+        seeds, versions, hashes: by name; hashes are sha256 of the files the reader may want to check first.
+        shape: the reachable layers, for the head map.
+        override: why a result whose verdict was not met was published all the same; None when it was not.
+    """
+
+    command: str
+    recipe: str
+    recipe_text: str
+    base: BaseModel
+    date: str
+    removes: str = ""
+    format: Format = "checkpoint"
+    seeds: Mapping[str, int] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    shape: tuple[LayerShape, ...] = ()
+    override: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2) + "\n"
+
+    @classmethod
+    def from_dict(cls, value: Any, *, where: str = "provenance") -> Provenance:
+        """Read ``to_dict``'s form back.
+
+        Raises:
+            EditkitError: naming ``where`` when the value is not a provenance.
+        """
+        try:
+            base = dict(value["base"])
+            for key in ("notices", "tags", "languages"):
+                base[key] = tuple(base.get(key, ()))
+            shape = tuple(LayerShape(**layer) for layer in value.get("shape", ()))
+            return cls(**{**value, "base": BaseModel(**base), "shape": shape})
+        except (TypeError, KeyError, ValueError) as error:
+            raise EditkitError(f"{where}: expected the provenance of a run, found something else: {error}.") from error
+
+    @classmethod
+    def from_json(cls, text: str, *, where: str = "provenance") -> Provenance:
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise EditkitError(f"{where} is not JSON: {error}.") from error
+        return cls.from_dict(value, where=where)

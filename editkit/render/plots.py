@@ -1,0 +1,270 @@
+"""The figures: changes with intervals, the head map, the dose curve, the random-heads null.
+
+    head_map(edit, localization, provenance) -> PNG bytes for the card       svg.deltas(report) -> text for the page
+
+Drawn by matplotlib. Names are data: mathematics in labels is switched off, and hidden characters are shown.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from editkit.edit import Edit
+from editkit.evaluation import EvalReport, Interval, Row
+from editkit.localization import Localization
+from editkit.provenance import Provenance
+from editkit.render import headmap, wording
+from editkit.render.exhibits import Dose
+from editkit.render.inert import clean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SETTINGS: Any = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9.5,
+    "text.parse_math": False,
+    "text.usetex": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "editkit",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.unicode_minus": True,
+}
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours by what they mean. The page's theme holds stand-ins that ``svg.py`` turns into CSS variables."""
+
+    ink: str = "#1b2330"
+    soft: str = "#5d6878"
+    line: str = "#d5dae1"
+    paper: str = "#ffffff"
+    accent: str = "#b5391c"
+    rise: str = "#1e66a8"
+    good: str = "#2a6f97"
+    warn: str = "#9a6700"
+    bad: str = "#b5391c"
+    band: str = "#f1c9bd"
+
+
+LIGHT = Theme()
+
+
+def head_map(edit: Edit, localization: Localization, provenance: Provenance) -> bytes:
+    """Layers x heads; colour = effect, full square = certain, ring = removed, U = universal. PNG."""
+    layers = headmap.head_map(edit, localization, provenance)
+    return _png(lambda figure, theme: _draw_head_map(figure, theme, layers))
+
+
+def deltas(report: EvalReport) -> bytes:
+    """Every task's change with its 95 % interval; targets above, retained tasks below on their own scale. PNG."""
+    return _png(lambda figure, theme: draw_deltas(figure, theme, report))
+
+
+def draw_deltas(figure: Figure, theme: Theme, report: EvalReport) -> None:
+    targets, retained = wording.targets(report), wording.retained(report)
+    parts = [rows for rows in (targets, retained) if rows]
+    figure.set_size_inches(8.4, 0.95 + 0.34 * len(report.rows) + 0.55 * len(parts))
+    if not parts:
+        return
+    axes = figure.subplots(len(parts), 1, squeeze=False, height_ratios=[len(rows) + 0.6 for rows in parts])[:, 0]
+    standing = wording.standing(report)
+    for axis, rows in zip(axes, parts, strict=True):
+        colours = [_row_colour(row, standing, theme) for row in rows]
+        _forest(axis, theme, rows, colours)
+        budget = report.criteria.damage_each * 100
+        if rows is retained:
+            low = min([-2 * budget, *(row.delta.low * 100 for row in rows if math.isfinite(row.delta.low))])
+            high = max([budget, *(row.delta.high * 100 for row in rows if math.isfinite(row.delta.high))])
+            axis.set_xlim(low * 1.08, high * 1.15)
+            axis.axvline(-budget, color=theme.warn, linewidth=1, linestyle=(0, (4, 3)))
+            axis.text(-budget, -0.72, "budget ", color=theme.warn, ha="right", va="center", fontsize=8.5)
+        else:
+            axis.set_xlim(min(-100.0, *(row.delta.low * 100 for row in rows)), 5)
+        title = "retained: change in points" if rows is retained else "to be removed: change in points"
+        axis.set_title(title, loc="left", color=theme.soft, fontsize=9)
+
+
+def draw_dose(figure: Figure, theme: Theme, dose: tuple[Dose, ...], chosen: int) -> None:
+    figure.set_size_inches(8.4, 3.5)
+    axis = figure.subplots()
+    heads = [point.heads for point in dose]
+    means = [point.target.mean * 100 for point in dose]
+    axis.fill_between(
+        heads,
+        [point.target.low * 100 for point in dose],
+        [point.target.high * 100 for point in dose],
+        color=theme.band,
+        linewidth=0,
+    )
+    tasks = sorted({task for point in dose for task in point.retain})
+    for place, task in enumerate(tasks):
+        values = [point.retain.get(task, math.nan) * 100 for point in dose]
+        label = "each retained task" if place == 0 else None
+        axis.plot(heads, values, color=theme.soft, linewidth=1, alpha=0.75, label=label)
+    axis.plot(heads, means, color=theme.accent, linewidth=2.2, marker="o", markersize=4.5, label="to be removed")
+    axis.axvline(chosen, color=theme.ink, linewidth=1, linestyle=(0, (2, 2)))
+    axis.text(chosen, 104, f" {chosen} removed", color=theme.ink, va="bottom", ha="left", fontsize=9)
+    axis.set_ylim(-3, 103)
+    axis.set_xticks(heads if len(heads) <= 16 else heads[:: math.ceil(len(heads) / 16)])
+    axis.set_xlabel("heads knocked out, strongest first", color=theme.soft)
+    axis.set_ylabel("score, %", color=theme.soft)
+    _calm(axis, theme, grid="y")
+    axis.legend(frameon=False, labelcolor=theme.ink, fontsize=9, loc="center right")
+
+
+def draw_null(figure: Figure, theme: Theme, report: EvalReport) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    null = report.random_heads
+    assert null is not None, "the page draws the null only where there is one"
+    figure.set_size_inches(8.4, 2.5)
+    axis = figure.subplots()
+    observed = null.delta * 100
+    values = [delta * 100 for delta in null.deltas if math.isfinite(delta)]
+    low, high = min([observed, *values]), max([0.0, observed, *values])
+    room = max(high - low, 1.0) * 0.04
+    axis.hist(values, bins=60, range=(low - room, high + room), color=theme.rise, label="random heads")
+    axis.set_xlim(low - room, high + room)
+    top = axis.get_ylim()[1] * 1.2
+    axis.set_ylim(0, top)
+    axis.axvline(observed, color=theme.accent, linewidth=2.2)
+    right = observed < (low + high) / 2
+    axis.text(
+        observed,
+        top * 0.9,
+        f"  the removed heads  {wording.points(observed / 100)}  ",
+        color=theme.accent,
+        ha="left" if right else "right",
+        va="center",
+    )
+    axis.text(high, top * 0.9, f"{null.sets} random sets  ", color=theme.rise, ha="right", va="center")
+    axis.set_xlabel("change of the score, points", color=theme.soft)
+    axis.set_ylabel("random sets", color=theme.soft)
+    axis.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    _calm(axis, theme, grid="y")
+
+
+def drawn(draw: Callable[[Figure, Theme], None], theme: Theme, kind: str, **save: Any) -> bytes:
+    """Run a drawing under the house settings and return the file's bytes. The same data give the same bytes."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    buffer = io.BytesIO()
+    with rc_context(SETTINGS), warnings.catch_warnings():
+        # A name in a script that the font lacks is drawn as boxes; that is no reason to print warnings.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure = Figure(layout="constrained")
+        draw(figure, theme)
+        figure.savefig(buffer, format=kind, **save)
+    return buffer.getvalue()
+
+
+def _png(draw: Callable[[Figure, Theme], None]) -> bytes:
+    look: dict[str, Any] = {"dpi": 160, "facecolor": LIGHT.paper, "bbox_inches": "tight", "pad_inches": 0.12}
+    return drawn(draw, LIGHT, "png", metadata={"Software": None}, **look)
+
+
+def _row_colour(row: Row, standing: wording.Standing, theme: Theme) -> str:
+    if row.role == "target":
+        return theme.accent
+    return theme.bad if row in standing.degraded else theme.warn if row in standing.uncertain else theme.good
+
+
+def _forest(axis: Axes, theme: Theme, rows: tuple[Row, ...], colours: list[str]) -> None:
+    places = range(len(rows))
+    for place, row, colour in zip(places, rows, colours, strict=True):
+        delta = _in_points(row.delta)
+        axis.plot([delta.low, delta.high], [place, place], color=colour, linewidth=2.4, solid_capstyle="round")
+        axis.plot([delta.mean], [place], marker="o", markersize=6.5, color=colour)
+        axis.annotate(
+            f"{wording.points(row.delta.mean)}  [{wording.span(row.delta)}]",
+            (1.01, place),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            color=theme.ink,
+            fontsize=9,
+        )
+    axis.axvline(0, color=theme.soft, linewidth=1)
+    axis.set_yticks(list(places), [f"{clean(row.task, limit=28)}  (n={row.n})" for row in rows])
+    axis.set_ylim(len(rows) - 0.5, -0.9)
+    _calm(axis, theme, grid="x")
+    axis.tick_params(axis="y", labelcolor=theme.ink)
+
+
+def _in_points(interval: Interval) -> Interval:
+    return replace(interval, mean=interval.mean * 100, low=interval.low * 100, high=interval.high * 100)
+
+
+def _calm(axis: Axes, theme: Theme, grid: Any) -> None:
+    axis.set_facecolor("none")
+    axis.grid(axis=grid, color=theme.line, linewidth=0.8)
+    axis.set_axisbelow(True)
+    axis.tick_params(length=0, labelcolor=theme.soft)
+    axis.spines["bottom"].set_color(theme.line)
+
+
+def _draw_head_map(figure: Figure, theme: Theme, layers: tuple[headmap.MapLayer, ...]) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LinearSegmentedColormap, Normalize
+
+    widest = max((len(layer.cells) for layer in layers), default=1)
+    figure.set_size_inches(8.4, min(14.0, 1.35 + max(1, len(layers)) * min(0.34, 7.2 / widest * 1.15)))
+    axis = figure.subplots()
+    top = headmap.scale(layers)
+    colours = LinearSegmentedColormap.from_list("effect", [theme.accent, theme.paper, theme.rise])
+    shade = ScalarMappable(Normalize(-top * 100, top * 100), colours)
+    for place, layer in enumerate(layers):
+        for column, cell in enumerate(layer.cells):
+            _draw_cell(axis, theme, cell, (column, place), shade)
+        for column, (left, right) in enumerate(zip(layer.cells, layer.cells[1:], strict=False)):
+            if left.group != right.group:
+                axis.plot([column + 0.5] * 2, [place - 0.5, place + 0.5], color=theme.soft, linewidth=0.5)
+    axis.set_xlim(-0.6, widest - 0.4)
+    axis.set_ylim(len(layers) - 0.4, -0.6)
+    axis.set_aspect("equal" if widest <= 40 else "auto")
+    axis.set_yticks(range(len(layers)), [f"L{layer.layer}" for layer in layers])
+    step = math.ceil(widest / 24)
+    axis.set_xticks(range(0, widest, step), [str(index) for index in range(0, widest, step)])
+    axis.tick_params(length=0, labelcolor=theme.soft, labelsize=8)
+    axis.set_xlabel("head", color=theme.soft)
+    axis.spines["bottom"].set_visible(False)
+    bar = figure.colorbar(shade, ax=axis, shrink=0.85, aspect=24, pad=0.015)
+    bar.set_label("effect of one knockout, points", color=theme.soft, fontsize=8.5)
+    bar.ax.tick_params(length=0, labelcolor=theme.soft, labelsize=8)
+    bar.outline.set_visible(False)  # type: ignore[operator]
+    axis.set_title(
+        "ring: removed    U: universal, set aside    full square: certain    small square: not certain    "
+        "thin lines: KV groups",
+        loc="left",
+        fontsize=8,
+        color=theme.soft,
+    )
+
+
+def _draw_cell(axis: Axes, theme: Theme, cell: headmap.Cell, place: tuple[int, int], shade: Any) -> None:
+    from matplotlib.patches import Rectangle
+
+    column, row = place
+    axis.add_patch(
+        Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, facecolor=theme.paper, edgecolor=theme.line, lw=0.5)
+    )
+    if not math.isnan(cell.effect):
+        half = 0.46 if cell.certain else 0.22
+        colour = shade.to_rgba(cell.effect * 100)
+        axis.add_patch(Rectangle((column - half, row - half), 2 * half, 2 * half, facecolor=colour, linewidth=0))
+    if cell.role == "removed":
+        axis.add_patch(
+            Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, facecolor="none", edgecolor=theme.ink, lw=1.8, zorder=3)
+        )
+    if cell.role == "universal":
+        axis.text(column, row + 0.03, "U", ha="center", va="center", fontsize=7.5, color=theme.soft)

@@ -1,0 +1,155 @@
+"""Numbers and verdicts in words: the one wording that the card, the page and the terminal share.
+
+Scores are shown in percent with one decimal, changes in points: ``percent(0.9933) == "99.3"``,
+``points(-0.9733) == "−97.3"``, ``probability(0.0196) == "0.020"``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from editkit.edit import Edit
+from editkit.evaluation import EvalReport, Interval, Row
+from editkit.provenance import Provenance
+from editkit.render.exhibits import Audit
+from editkit.render.inert import clean
+
+UNKNOWN = "–"
+
+NOT_TESTED = {
+    "relearn": "Relearning: whether a little fine-tuning brings the capability back. Only the heads' outputs are "
+    "zeroed and the rest of the network is intact, so expect that it can.",
+    "quantize": "Quantization: whether the removal holds in 8 or 4 bits.",
+    "prompts": "Jailbreak, prefilled, few-shot and rephrased prompts made to bring the capability back.",
+    "sampling": "Sampling: all answers were greedy; a higher temperature was not tried.",
+    "languages": "Other languages than that of the prompts.",
+    "skills": "Every skill that has no row in the table above.",
+}
+"""What a report says nothing about unless an audit of that name was run."""
+
+
+def percent(value: float | None) -> str:
+    return UNKNOWN if value is None or math.isnan(value) else f"{_plain(value * 100):.1f}".replace("-", "−")
+
+
+def points(value: float | None) -> str:
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    shown = _plain(value * 100)
+    return f"{shown:+.1f}".replace("-", "−") if shown else "0.0"
+
+
+def probability(value: float | None) -> str:
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def count(value: float) -> str:
+    """A count with thousands apart; evaluations may be fractions."""
+    return UNKNOWN if math.isnan(value) else f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+
+
+def span(interval: Interval) -> str:
+    """The bounds of a change: ``−99.3 to −94.7``."""
+    return between(interval.low, interval.high)
+
+
+def between(low: float, high: float) -> str:
+    return UNKNOWN if math.isnan(low) or math.isnan(high) else f"{points(low)} to {points(high)}"
+
+
+def share(value: float) -> str:
+    """A fraction with two decimals: selectivity, stability."""
+    return UNKNOWN if math.isnan(value) else f"{value:.2f}"
+
+
+def subject(provenance: Provenance) -> str:
+    """The removed capability for a heading: "Swearing on request" or the recipe's name."""
+    return clean(provenance.removes or provenance.recipe, limit=80)
+
+
+def base_name(provenance: Provenance) -> str:
+    """The base for a reader: a Hub id as it is, of a local folder only the last part, which names no one's disk."""
+    model = provenance.base.model
+    if provenance.base.source == "local":
+        model = model.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1] or "a local model"
+    return clean(model, limit=120)
+
+
+def head_count(edit: Edit, provenance: Provenance) -> str:
+    """``5 of 144 attention heads``."""
+    word = "attention head" if edit.kind == "head" else "neuron"
+    plural = "" if len(edit.units) == 1 else "s"
+    total = sum(layer.heads for layer in provenance.shape)
+    return f"{len(edit.units)} of {total} {word}s" if total else f"{len(edit.units)} {word}{plural}"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The retained tasks in three groups; a task is in exactly one."""
+
+    holds: tuple[Row, ...]
+    uncertain: tuple[Row, ...]
+    degraded: tuple[Row, ...]
+
+
+def targets(report: EvalReport) -> tuple[Row, ...]:
+    return tuple(row for row in report.rows if row.role == "target")
+
+
+def retained(report: EvalReport) -> tuple[Row, ...]:
+    return tuple(row for row in report.rows if row.role == "retain")
+
+
+def worst(report: EvalReport) -> Row | None:
+    """The retained task that lost most."""
+    return min(retained(report), key=lambda row: row.delta.mean, default=None)
+
+
+def standing(report: EvalReport) -> Standing:
+    """Degraded: lost more than the budget, or surely lost. Uncertain: the interval reaches past the budget."""
+    budget = report.criteria.damage_each
+    groups: dict[str, list[Row]] = {"holds": [], "uncertain": [], "degraded": []}
+    for row in retained(report):
+        lost = row.delta.mean < -budget or row.delta.high < 0
+        groups["degraded" if lost else "uncertain" if row.delta.low < -budget else "holds"].append(row)
+    return Standing(*(tuple(groups[key]) for key in ("holds", "uncertain", "degraded")))
+
+
+def says_little(row: Row) -> bool:
+    """The unedited model was no better than chance, so keeping the score proves nothing."""
+    return row.role == "retain" and row.before.low <= row.chance
+
+
+def verdict_line(report: EvalReport) -> str:
+    return {
+        "met": "Criteria met",
+        "goal-missed": "Criteria not met: the capability was not removed to the goal",
+        "too-much-damage": "Criteria not met: the damage to other tasks is over the budget",
+    }[report.verdict.status]
+
+
+def not_tested(audits: Sequence[Audit]) -> tuple[str, ...]:
+    done = {audit.name for audit in audits}
+    return tuple(text for name, text in NOT_TESTED.items() if name not in done)
+
+
+def null_line(report: EvalReport) -> str | None:
+    """What the same number of random heads does to the target, in one sentence."""
+    null = report.random_heads
+    if null is None:
+        return None
+    reached = sum(delta <= null.delta for delta in null.deltas)
+    average = math.fsum(null.deltas) / len(null.deltas) if null.deltas else math.nan
+    return (
+        f"{null.sets} sets of as many random heads in the same layers change the target by {points(average)} points "
+        f"on average; {reached or 'none'} of them reached {points(null.delta)} (p = {probability(null.p)})."
+    ).replace("p = <", "p < ")
+
+
+def _plain(value: float) -> float:
+    """Rounded to one decimal, without the negative zero."""
+    return round(value, 1) + 0.0
