@@ -1,0 +1,288 @@
+"""The user's own capability: prompts from a ``.jsonl``, ``.csv`` or ``.txt`` file and a scorer.
+
+In a recipe, as the target or among the retained tasks:
+
+    target:
+      prompts: pirate.jsonl            # beside the recipe
+      scorer: {contains: [ahoy, matey, arr]}
+
+and ``pirate.jsonl``, one prompt a line; every key but ``prompt`` is optional:
+
+    {"prompt": "Greet me like a pirate.", "answer": "ahoy", "id": "greet-1", "cluster": "greetings"}
+
+A ``.csv`` has the same keys as column names; a ``.txt`` holds one prompt a line. With ``scorer: choice`` each row
+has ``choices`` (a list, or joined by ``|`` in a ``.csv``) and the right one as ``answer``.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from editkit.degeneration import degeneration
+from editkit.errors import EditkitError
+from editkit.task import SPLITS, Example, Generate, Likelihood, Loglikelihood, Output, Request, Score, split_of
+from editkit.tasks.scoring import NEED_ANSWER, SCORERS, Scorer, numbers, plain, scorer
+
+KEYS = ("prompts", "scorer", "name", "chance", "chat", "max_new_tokens", "gate")
+COLUMNS = ("prompt", "answer", "choices", "id", "cluster")
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """One generated answer per prompt, judged by a scorer after the validity gate."""
+
+    name: str
+    rows: tuple[Example, ...]
+    scorer: Scorer
+    chance: float
+    chat: bool
+    max_new_tokens: int
+    gate: bool
+    format: str = "generation"
+
+    def examples(self) -> Sequence[Example]:
+        return self.rows
+
+    def requests(self, example: Example) -> tuple[Request, ...]:
+        return (Generate(example.prompt, self.max_new_tokens, self.chat),)
+
+    def score(self, example: Example, outputs: Sequence[Output]) -> Score:
+        text = str(outputs[0])
+        if self.gate and (reason := degeneration(text)):
+            return Score(0.0, valid=False, note=reason)
+        value, found = self.scorer(text, {"prompt": example.prompt, **example.facts})
+        return Score(value, note=found)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The choice that the model finds most likely after the prompt, per character."""
+
+    name: str
+    rows: tuple[Example, ...]
+    chance: float
+    chat: bool
+    format: str = "choice-text"
+
+    def examples(self) -> Sequence[Example]:
+        return self.rows
+
+    def requests(self, example: Example) -> tuple[Request, ...]:
+        space = "" if self.chat else " "
+        return tuple(Loglikelihood(example.prompt, space + text, self.chat) for text in example.facts["choices"])
+
+    def score(self, example: Example, outputs: Sequence[Output]) -> Score:
+        choices = example.facts["choices"]
+        likely = [
+            out.logprob / len(text) for out, text in zip(outputs, choices, strict=True) if isinstance(out, Likelihood)
+        ]
+        if len(likely) < len(choices) or not all(math.isfinite(value) for value in likely):
+            return Score(0.0, valid=False, note="no finite likelihood")
+        # A model without any preference has chosen nothing.
+        best = [place for place, value in enumerate(likely) if value == max(likely)]
+        if len(best) > 1:
+            return Score(0.0, valid=False, note="no preference")
+        return Score(float(choices[best[0]] == example.facts["answer"]), note=choices[best[0]])
+
+
+def task(
+    table: Mapping[str, Any], *, where: str = "task", folder: Path = Path("."), allow_python: bool = False
+) -> Prompts | Choices:
+    """The task that a recipe's table describes.
+
+    Args:
+        table: the keys ``prompts`` (a file) and ``scorer``; optional: ``name``, ``chance``, ``chat``,
+            ``max_new_tokens``, and ``gate: false``, which lets empty and degenerate answers reach the scorer.
+        where: the recipe's name, for messages.
+        folder: where the recipe lies; relative files are looked up there.
+
+    Raises:
+        EditkitError: naming file, line, column and remedy.
+    """
+    unknown = sorted(set(table) - set(KEYS))
+    if unknown or "prompts" not in table or "scorer" not in table:
+        raise EditkitError(
+            f"{where}: a task of your own needs the keys prompts and scorer, and may have {', '.join(KEYS[2:])}; "
+            f"found {', '.join(sorted(map(str, table))) or 'nothing'}."
+        )
+    path = folder / _setting(table, "prompts", str, "", where)
+    name = _setting(table, "name", str, re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "prompts", where)
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", name):
+        raise EditkitError(f"{where}: the name {name!r} must be lower-case letters, digits, - and _.")
+    kind, setting = _scorer_table(table["scorer"], where)
+    chat = _setting(table, "chat", bool, True, where)
+    rows = tuple(_examples(path, kind, needs_answer=kind in NEED_ANSWER or (kind == "contains" and setting is None)))
+    _check_splits(rows, name, path)
+    if kind == "choice":
+        guess = sum(1 / len(row.facts["choices"]) for row in rows) / len(rows)
+        return Choices(name, rows, _chance(table, guess, where), chat)
+    judge = scorer(kind, setting, where=where, folder=folder, allow_python=allow_python)
+    tokens = _setting(table, "max_new_tokens", int, 32, where)
+    if not 1 <= tokens <= 100_000:
+        raise EditkitError(f"{where}: max_new_tokens must be from 1 to 100000, found {tokens}.")
+    return Prompts(
+        name, rows, judge, _chance(table, 0.0, where), chat, tokens, _setting(table, "gate", bool, True, where)
+    )
+
+
+def _examples(path: Path, kind: str, *, needs_answer: bool) -> Iterator[Example]:
+    """The file's rows as examples; the id is the row's own, or a hash of its prompt, so that it never moves."""
+    seen: dict[str, int] = {}
+    for line, row in _rows(path):
+        prompt = row.get("prompt")
+        if not isinstance(prompt, str) or not prompt.strip():
+            raise _bad(path, line, "prompt", f"expected text, found {prompt!r:.60}", "give every row a prompt")
+        facts = {key: value for key, value in row.items() if key not in ("prompt", "id", "cluster")}
+        if kind == "choice":
+            facts = _choice_facts(facts, path, line)
+        elif needs_answer or kind == "numeric":
+            _check_answer(facts.get("answer"), kind, path, line)
+        name = str(row["id"]) if row.get("id") not in (None, "") else hashlib.sha256(prompt.encode()).hexdigest()[:12]
+        if name in seen:
+            remedy = "remove one, or give each row its own id"
+            raise _bad(path, line, "id" if row.get("id") else "prompt", f"the same as in line {seen[name]}", remedy)
+        seen[name] = line
+        yield Example(name, prompt, str(row.get("cluster") or ""), facts)
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line, row) for every row of the file."""
+    readers = {".jsonl": _jsonl_rows, ".csv": _csv_rows, ".txt": _txt_rows}
+    if path.suffix not in readers:
+        raise EditkitError(
+            f"{path}: prompts come from a .jsonl, .csv or .txt file, found {path.suffix or 'no ending'!r}."
+        )
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise EditkitError(f"The prompts {path} cannot be read: {error.strerror or error}.") from error
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - data.rfind(b"\n", 0, error.start)
+        raise EditkitError(f"{path}, line {line}, column {column}: not UTF-8. Save the file as UTF-8.") from error
+    yield from readers[path.suffix](path, text)
+
+
+def _jsonl_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for line, part in enumerate(text.split("\n"), 1):
+        if not part.strip():
+            continue
+        try:
+            row = json.loads(part)
+        except json.JSONDecodeError as error:
+            raise EditkitError(
+                f"{path}, line {line}, column {error.colno}: not JSON ({error.msg}). Each line is one object, as in "
+                '{"prompt": "Greet me like a pirate."}.'
+            ) from error
+        except RecursionError as error:
+            raise EditkitError(f"{path}, line {line}: nested too deeply. Each line is one flat object.") from error
+        if not isinstance(row, dict):
+            raise EditkitError(f'{path}, line {line}: expected an object like {{"prompt": "..."}}, found {part!r:.60}.')
+        yield line, row
+
+
+def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        header = reader.fieldnames or []
+        if "prompt" not in header:
+            raise EditkitError(
+                f"{path}, line 1: no column named prompt, found {', '.join(map(repr, header)) or 'nothing'}. The first "
+                f"line names the columns: {', '.join(COLUMNS)}."
+            )
+        for row in reader:
+            if None in row or None in row.values():
+                found = sum(value is not None for key, value in row.items() if key is not None) + len(
+                    row.get(None) or []
+                )
+                raise EditkitError(
+                    f"{path}, line {reader.line_num}: {found} fields under {len(header)} columns. "
+                    'Put double quotes around text with commas: "Hello, there".'
+                )
+            cells: dict[str, Any] = {key: value for key, value in row.items() if value != ""}
+            if "choices" in cells:
+                cells["choices"] = [part.strip() for part in cells["choices"].split("|")]
+            yield reader.line_num, cells
+    except csv.Error as error:
+        raise EditkitError(f"{path}, line {reader.line_num}: not CSV ({error}). Close every double quote.") from error
+
+
+def _txt_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for line, prompt in enumerate(text.split("\n"), 1):
+        if prompt.strip():
+            yield line, {"prompt": prompt.strip()}
+
+
+def _choice_facts(facts: dict[str, Any], path: Path, line: int) -> dict[str, Any]:
+    """Choices as texts and the answer as one of them; an answer may be given as its place, from 0."""
+    choices, answer = facts.get("choices"), facts.get("answer")
+    if not isinstance(choices, list) or len(choices) < 2 or len({str(part) for part in choices}) < len(choices):
+        raise _bad(path, line, "choices", f"expected two or more different texts, found {choices!r:.60}", "list them")
+    texts = [str(part) for part in choices]
+    if not all(text.strip() for text in texts):
+        raise _bad(path, line, "choices", "one of them is empty", "give each choice a text")
+    place = str(answer)
+    if place not in texts and place.isdecimal() and len(place) <= 3 and int(place) < len(texts):
+        answer = texts[int(place)]
+    if str(answer) not in texts:
+        raise _bad(
+            path, line, "answer", f"{answer!r:.60} is none of the choices", "copy one of them, or its place from 0"
+        )
+    return facts | {"choices": texts, "answer": str(answer)}
+
+
+def _check_answer(answer: Any, kind: str, path: Path, line: int) -> None:
+    parts = answer if isinstance(answer, list) else [answer]
+    if not parts or not all(isinstance(part, str | int | float) and plain(str(part)) for part in parts):
+        remedy = f"the scorer {kind} compares with each row's answer"
+        raise _bad(path, line, "answer", f"expected text or a number, found {answer!r:.60}", remedy)
+    if kind == "numeric" and (len(parts) > 1 or not numbers(str(answer))):
+        raise _bad(path, line, "answer", f"expected one number, found {answer!r:.60}", "or use the scorer exact")
+
+
+def _check_splits(rows: tuple[Example, ...], name: str, path: Path) -> None:
+    counts = {split: sum(split_of(name, row.id) == split for row in rows) for split in SPLITS}
+    if not all(counts.values()):
+        shown = ", ".join(f"{split} {count}" for split, count in counts.items())
+        raise EditkitError(
+            f"{path}: {len(rows)} prompts are too few: they are divided over three splits by hash ({shown}). "
+            "Give at least 30; 300 or more make a claim."
+        )
+
+
+def _scorer_table(value: Any, where: str) -> tuple[str, Any]:
+    if isinstance(value, str):
+        return value, None
+    if isinstance(value, Mapping) and len(value) == 1:
+        return next((str(kind), setting) for kind, setting in value.items())
+    known = ", ".join((*SCORERS, "choice"))
+    raise EditkitError(f"{where}: scorer must be one of {known}, alone or with its setting; found {value!r:.60}.")
+
+
+def _chance(table: Mapping[str, Any], default: float, where: str) -> float:
+    value = table.get("chance", default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise EditkitError(f"{where}: chance is what guessing scores, from 0 to below 1; found {value!r:.60}.")
+    return float(value)
+
+
+def _setting(table: Mapping[str, Any], key: str, kind: type, default: Any, where: str) -> Any:
+    value = table.get(key, default)
+    if type(value) is not kind:
+        raise EditkitError(f"{where}: {key} must be {'text' if kind is str else kind.__name__}, found {value!r:.60}.")
+    return value
+
+
+def _bad(path: Path, line: int, column: str, found: str, remedy: str) -> EditkitError:
+    return EditkitError(f"{path}, line {line}, column {column!r}: {found}; {remedy}.")

@@ -1,0 +1,179 @@
+"""Scorers for the user's own prompts: the text of an answer and the row it answers, to a score in [0, 1].
+
+scorer: {contains: [ahoy, matey]}     1 if the answer contains any of these, in any case
+scorer: {regex: '\\barr+\\b'}           1 if the pattern is found (the regex module's syntax)
+scorer: {word-list: rude.txt}         1 if any whole word or phrase of the list occurs; a file or a list
+scorer: exact                         1 if the answer is the row's `answer`; case and outer punctuation do not count
+scorer: numeric                       1 if the last number of the answer is the row's `answer`
+scorer: {python: my_module:score}     score(answer, row) -> number; runs your code, so only where you allow it
+
+`contains` without a list looks for the row's own `answer`. Patterns may be hostile (a catastrophic one takes years on
+a short text), so matching is cut off after a second, and that is an error, never a score.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+import unicodedata
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import regex
+
+from editkit.errors import EditkitError
+
+Scorer = Callable[[str, Mapping[str, Any]], tuple[float, str]]
+"""(answer, row) -> (score in [0, 1], what was found)."""
+
+SCORERS = ("contains", "regex", "word-list", "exact", "numeric", "python")
+NEED_ANSWER = ("exact", "numeric")
+PATIENCE = 1.0
+"""Seconds a pattern may take on one answer."""
+
+_NUMBER = regex.compile(r"[-+\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|[-+\u2212]?\.\d+")
+
+
+def scorer(kind: str, setting: Any, *, where: str, folder: Path, allow_python: bool = False) -> Scorer:
+    """The scorer ``kind`` with its setting, checked before anything runs.
+
+    Args:
+        setting: what follows the scorer's name in the table; None if nothing does.
+        where: the file, for messages.
+        folder: where relative files and Python modules are looked up.
+        allow_python: whether `python` may import and run the user's function.
+    """
+    if kind not in SCORERS:
+        raise EditkitError(f"{where}: unknown scorer {kind!r}. Expected one of {', '.join(SCORERS)}, or choice.")
+    if kind in NEED_ANSWER:
+        if setting is not None:
+            raise EditkitError(f"{where}: the scorer {kind} takes no setting, found {setting!r:.60}; write `{kind}`.")
+        return _exact if kind == "exact" else _numeric
+    if kind == "contains":
+        texts = None if setting is None else _texts(setting, "contains", where)
+        return partial(_contains, texts=texts)
+    if kind == "word-list":
+        return partial(_word_list, pattern=_words(setting, where, folder))
+    if not isinstance(setting, str) or not setting:
+        example = {"regex": "{regex: '\\barr+\\b'}", "python": "{python: my_module:score}"}[kind]
+        raise EditkitError(f"{where}: the scorer {kind} needs text, as in {example}; found {setting!r:.60}.")
+    if kind == "regex":
+        try:
+            return partial(_regex, pattern=regex.compile(setting, regex.IGNORECASE), where=where)
+        except regex.error as error:
+            raise EditkitError(f"{where}: the pattern {setting!r:.80} is not valid: {error}.") from error
+    if not allow_python:
+        raise EditkitError(
+            f"{where}: the scorer {setting!r} would run Python code from this machine in this process. "
+            "Read it, then pass --allow-code-execution (allow_python=True from Python)."
+        )
+    return partial(_python, function=_function(setting, where, folder), name=setting, where=where)
+
+
+def plain(text: str) -> str:
+    """Case, width, outer space and outer punctuation removed: ``" Paris."`` -> ``"paris"``."""
+    folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return folded.strip(" \"'`*_.,;:!?()[]{}“”‘’")
+
+
+def numbers(text: str) -> list[float]:
+    """Every number in the text, in order; commas between thousands and the minus sign U+2212 are understood."""
+    return [float(match.replace(",", "").replace("\u2212", "-")) for match in _NUMBER.findall(text)]
+
+
+def _contains(answer: str, row: Mapping[str, Any], *, texts: tuple[str, ...] | None) -> tuple[float, str]:
+    wanted = _answers(row) if texts is None else texts
+    folded = answer.casefold()
+    found = next((text for text in wanted if text.casefold() in folded), "")
+    return float(bool(found)), found
+
+
+def _regex(answer: str, row: Mapping[str, Any], *, pattern: Any, where: str) -> tuple[float, str]:
+    try:
+        found = pattern.search(answer, timeout=PATIENCE)
+    except TimeoutError as error:
+        raise EditkitError(
+            f"{where}: the pattern {pattern.pattern!r:.80} took more than {PATIENCE:g} s on an answer of {len(answer)} "
+            "characters. Nested repeats such as (a+)+ do this: rewrite it without them, or use contains or word-list."
+        ) from error
+    return float(found is not None), "" if found is None else found[0]
+
+
+def _word_list(answer: str, row: Mapping[str, Any], *, pattern: Any) -> tuple[float, str]:
+    found = pattern.search(" ".join(answer.casefold().split()))
+    return float(found is not None), "" if found is None else found[0]
+
+
+def _exact(answer: str, row: Mapping[str, Any]) -> tuple[float, str]:
+    given = plain(answer)
+    return float(any(given == plain(wanted) for wanted in _answers(row))), given[:80]
+
+
+def _numeric(answer: str, row: Mapping[str, Any]) -> tuple[float, str]:
+    wanted, given = numbers(str(row["answer"])), numbers(answer)
+    if not given:
+        return 0.0, "no number"
+    return float(math.isclose(given[-1], wanted[-1], rel_tol=1e-6, abs_tol=1e-9)), f"{given[-1]:g}"
+
+
+def _python(
+    answer: str, row: Mapping[str, Any], *, function: Callable[..., Any], name: str, where: str
+) -> tuple[float, str]:
+    value = function(answer, dict(row))
+    if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
+        raise EditkitError(f"{where}: {name} must return a number from 0 to 1, found {value!r:.60} for {answer!r:.60}.")
+    return float(value), ""
+
+
+def _answers(row: Mapping[str, Any]) -> tuple[str, ...]:
+    answer = row["answer"]
+    return tuple(str(part) for part in (answer if isinstance(answer, list | tuple) else [answer]))
+
+
+def _texts(setting: Any, kind: str, where: str) -> tuple[str, ...]:
+    texts = [setting] if isinstance(setting, str) else setting
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise EditkitError(
+            f"{where}: the scorer {kind} needs texts, as in {{{kind}: [ahoy, matey]}}; found {setting!r:.60}."
+        )
+    return tuple(texts)
+
+
+def _words(setting: Any, where: str, folder: Path) -> Any:
+    words = setting
+    if isinstance(setting, str):
+        path = folder / setting
+        try:
+            words = [line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise EditkitError(
+                f"{where}: the word list {path} cannot be read: {error}. One word per line, UTF-8."
+            ) from error
+    folded = (" ".join(word.casefold().split()) for word in _texts(words, "word-list", where))
+    # Word boundaries by lookaround, because an entry may begin or end with a sign ("f*ck").
+    options = "|".join(sorted(map(regex.escape, set(folded)), key=len, reverse=True))
+    return regex.compile(rf"(?<!\w)(?:{options})(?!\w)")
+
+
+def _function(name: str, where: str, folder: Path) -> Callable[..., Any]:
+    module, colon, attribute = name.partition(":")
+    if not colon or not module or not attribute:
+        raise EditkitError(f"{where}: a Python scorer is written module:function, found {name!r}.")
+    beside = folder / f"{module}.py"
+    try:
+        if beside.is_file():
+            spec = importlib.util.spec_from_file_location(module, beside)
+            assert spec is not None and spec.loader is not None
+            loaded = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(loaded)
+        else:
+            loaded = importlib.import_module(module)
+    except ImportError as error:
+        raise EditkitError(f"{where}: the scorer {name!r} cannot be imported: {error}. Expected {beside}.") from error
+    function = getattr(loaded, attribute, None)
+    if not callable(function):
+        raise EditkitError(f"{where}: {module} has no function {attribute!r}.")
+    return function
