@@ -13,10 +13,13 @@ from typing import Any
 import yaml
 
 LICENSES = frozenset(
-    "afl-3.0 apache-2.0 artistic-2.0 bigcode-openrail-m bigscience-bloom-rail-1.0 bsd bsd-2-clause bsd-3-clause bsl-1.0 cc cc-by-2.0 "
-    "cc-by-3.0 cc-by-4.0 cc-by-nc-2.0 cc-by-nc-4.0 cc-by-nc-nd-4.0 cc-by-nc-sa-4.0 cc-by-nd-4.0 cc-by-sa-3.0 cc-by-sa-4.0 "
-    "cc0-1.0 creativeml-openrail-m epl-2.0 eupl-1.1 gemma gpl gpl-2.0 gpl-3.0 isc lgpl lgpl-3.0 llama2 llama3 llama3.1 "
-    "llama3.2 llama3.3 llama4 mit mpl-2.0 ms-pl openrail openrail++ osl-3.0 postgresql unknown unlicense wtfpl zlib other".split()
+    """
+    afl-3.0 apache-2.0 artistic-2.0 bigcode-openrail-m bigscience-bloom-rail-1.0 bsd bsd-2-clause bsd-3-clause
+    bsl-1.0 cc cc-by-2.0 cc-by-3.0 cc-by-4.0 cc-by-nc-2.0 cc-by-nc-4.0 cc-by-nc-nd-4.0 cc-by-nc-sa-4.0
+    cc-by-nd-4.0 cc-by-sa-3.0 cc-by-sa-4.0 cc0-1.0 creativeml-openrail-m epl-2.0 eupl-1.1 gemma gpl gpl-2.0
+    gpl-3.0 isc lgpl lgpl-3.0 llama2 llama3 llama3.1 llama3.2 llama3.3 llama4 mit mpl-2.0 ms-pl openrail
+    openrail++ osl-3.0 postgresql unknown unlicense wtfpl zlib other
+    """.split()  # noqa: SIM905
 )
 RELATIONS = ("finetune", "adapter", "merge", "quantized")
 REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)

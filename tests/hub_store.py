@@ -1,8 +1,8 @@
 """What a Hub keeps on disk: accounts, repositories, commits, large files. The HTTP side is ``hub_server.py``.
 
     accounts.json            {"hf_alice": {"name": "alice", "role": "write", "orgs": {"team": "write"}}}
-    repos/alice/toy/repo.json    {"private": true, "gated": false, "accepted": [], "refs": {"main": "<commit>"}, "lfs": ["<sha256>"]}
-    commits/<oid>.json       {"parent", "title", "description", "author", "date", "files": {path: {"oid", "size", "lfs"}}}
+    repos/alice/toy/repo.json   {"private": true, "gated": false, "accepted": [], "refs": {"main": "<oid>"}, ...}
+    commits/<oid>.json       {"parent", "title", "description", "author", "date", "files": {path: {"oid", "size", ...}}}
     blobs/<git sha1>         small files        objects/<sha256>      large files
 
 Everything is written beside and renamed, so the server can be killed at any time and started again on the same folder.
@@ -14,6 +14,7 @@ import fnmatch
 import hashlib
 import json
 import os
+import re
 import threading
 import uuid
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+REGULAR_LIMIT = 10 * 1024 * 1024
 GITATTRIBUTES = "".join(
     f"{pattern} filter=lfs diff=lfs merge=lfs -text\n"
     for pattern in (
@@ -210,3 +212,24 @@ def is_ignored(path: str, gitignore: str) -> bool:
         fnmatch.fnmatch(path, rule.strip("/")) or any(fnmatch.fnmatch(part, rule.strip("/")) for part in parts)
         for rule in rules
     )
+
+
+def as_file(path: str, entry: dict[str, Any]) -> dict[str, Any]:
+    value = {"type": "file", "oid": entry["oid"], "size": entry["size"], "path": path}
+    return value | ({"lfs": entry["lfs"], "xetHash": xet_hash(entry["lfs"]["oid"])} if entry["lfs"] else {})
+
+
+def xet_hash(sha256: str) -> str:
+    return hashlib.sha256(f"xet {sha256}".encode()).hexdigest()
+
+
+def checked_path(path: str) -> str:
+    parts = path.split("/")
+    if (
+        not path
+        or path.startswith("/")
+        or any(part in ("", ".", "..", ".git") for part in parts)
+        or re.search(r"[\x00-\x1f\\]", path)
+    ):
+        raise Refusal(400, "", f"Invalid path in the repository: {path!r}")
+    return path

@@ -1,0 +1,278 @@
+"""Before anything heavy: may this person publish this edit under this name, and how much is it?
+
+    preflight("no-swear", base=Base("meta-llama/Llama-3.2-1B-Instruct", "9213176..."), out=Path("no-swear"))
+    Preflight(repo="alice/no-swear", user="alice", exists=False, head=None, private=True, base_on_hub=True,
+              license="llama3.2", gated=True, files=14, bytes=2489103211, notes=("...",))
+
+Everything here only reads. What cannot be checked on a server that lacks a route becomes a note, never a silent pass.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from editkit.edit import Base
+from editkit.errors import EditkitError, UsageError
+from editkit.files import printable, walk
+from editkit.hub.remote import ask, connect, listing
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+MANIFEST = "editkit/manifest.json"
+_HARMLESS = re.compile(r"\.gitattributes|\.gitignore|README\.md|LICENSE[^/]*|NOTICE[^/]*", re.IGNORECASE)
+"""What a repository may hold before its first push: what the Hub's own "new model" page puts there."""
+_NOTICES = re.compile(r"(LICEN[SC]E|NOTICE|USE_POLICY|COPYING)[^/]*", re.IGNORECASE)
+_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """A push that may go ahead: every reason against it was raised as an error instead.
+
+    Args:
+        repo: ``owner/name``.
+        head: the commit the repository is at; None when it does not exist or is empty.
+        private: what the repository is, or will be when it is created.
+        base_on_hub: the base is on the same server, so its unchanged files can be copied there.
+        license: what the base's card says; None when it says nothing or is not on this server.
+        gated: the base's files need consent, or the base is private.
+        bytes: of the files in ``out``; None when nothing is written yet.
+        notes: what the person should know, one sentence each.
+    """
+
+    repo: str
+    user: str
+    exists: bool
+    head: str | None
+    private: bool
+    base_on_hub: bool
+    license: str | None
+    gated: bool
+    files: int | None
+    bytes: int | None
+    notes: tuple[str, ...] = ()
+
+
+def preflight(
+    repo: str,
+    *,
+    base: Base | None,
+    out: Path | None = None,
+    public: bool = False,
+    create_pr: bool = False,
+    allow_gated: bool = False,
+    endpoint: str | None = None,
+    token: str | None = None,
+) -> Preflight:
+    """Check that an edit of ``base`` may be pushed to ``repo``, by asking only.
+
+    Args:
+        repo: ``owner/name``, or ``name`` under the token's own account.
+        base: the unedited model; its licence and gating bind the edit. None: not known yet, not checked.
+        out: the finished checkpoint, if there is one already; its size and its licence are then checked too.
+        public: create the repository public. The default is private.
+        create_pr: propose the edit as a pull request to a repository that exists.
+        allow_gated: publish openly although the base is gated or private; the licence must permit it.
+        endpoint, token: default to what huggingface_hub is set to.
+
+    Raises:
+        EditkitError: naming the first thing in the way.
+    """
+    api = connect(endpoint, token)
+    who = _whoami(api)
+    name = _full_name(repo, who)
+    found = _target(api, name, who, public=public, create_pr=create_pr)
+    on_hub, license, gated, notes = _base_terms(api, base, public=public, allow_gated=allow_gated)
+    files, size = _measure(out)
+    if out is not None:
+        _check_license(out, license)
+        if on_hub and base is not None:
+            _check_notices(api, base, out)
+    return Preflight(
+        repo=name,
+        user=who["name"],
+        exists=found.exists,
+        head=found.head,
+        private=found.private,
+        base_on_hub=on_hub,
+        license=license,
+        gated=gated,
+        files=files,
+        bytes=size,
+        notes=(*found.notes, *notes),
+    )
+
+
+@dataclass(frozen=True)
+class _Target:
+    exists: bool
+    private: bool
+    head: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def _whoami(api: HfApi) -> dict[str, Any]:
+    if not api.token:
+        raise EditkitError(
+            "No Hub token found: log in with `hf auth login`, or set HF_TOKEN to a token that may write."
+        )
+    who = ask(api, "Logging in to the Hub", api.whoami)
+    role = ((who.get("auth") or {}).get("accessToken") or {}).get("role")
+    if role == "read":
+        raise EditkitError(
+            f"The Hub token of {printable(str(who.get('name')))} may only read. Make one with write permission "
+            "(Settings, Access Tokens), then `hf auth login`."
+        )
+    return who
+
+
+def _full_name(repo: str, who: dict[str, Any]) -> str:
+    from huggingface_hub.utils import HFValidationError, validate_repo_id
+
+    name = repo if "/" in repo else f"{who['name']}/{repo}"
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        raise UsageError(
+            f"{printable(repo)!r} is no repository name: expected owner/name of letters, digits, '-', '_' and '.', "
+            "at most 96 characters, not ending in .git and without '--' or '..'."
+        ) from None
+    return name
+
+
+def _target(api: HfApi, name: str, who: dict[str, Any], *, public: bool, create_pr: bool) -> _Target:
+    """The repository as it is, if this person may publish there."""
+    info = _info_or_none(api, name)
+    if info is None:
+        if create_pr:
+            raise EditkitError(f"{name}: no such repository, so there is nothing to open a pull request on.")
+        _check_namespace(name.split("/")[0], who)
+        return _Target(exists=False, private=not public)
+    notes = () if create_pr else _check_write(api, name)
+    private = bool(info.private)
+    if not create_pr and private == public:
+        remedy = "Change it on its settings page, or drop --public." if private else "Pass --public, or choose a new name."
+        states = ("private", "public") if private else ("public", "private")
+        raise EditkitError(f"{name} exists and is {states[0]}, but this push is to be {states[1]}. {remedy}")
+    there = listing(api, name, None)
+    strangers = sorted(path for path in there if not _HARMLESS.fullmatch(path))
+    if strangers and MANIFEST not in there and not create_pr:
+        raise EditkitError(
+            f"{name} holds files that editkit did not put there ({printable(', '.join(strangers[:3]))}"
+            f"{', ...' if len(strangers) > 3 else ''}): a push would replace them. "
+            "Push to a new name, or propose the edit with --create-pr."
+        )
+    return _Target(exists=True, private=private, head=info.sha, notes=notes)
+
+
+def _info_or_none(api: HfApi, name: str, revision: str | None = None) -> Any:
+    from huggingface_hub import errors as hub
+
+    def call() -> Any:
+        try:
+            return api.model_info(name, revision=revision)
+        except hub.GatedRepoError:
+            raise
+        except hub.RepositoryNotFoundError:
+            return None
+
+    return ask(api, name, call)
+
+
+def _check_namespace(namespace: str, who: dict[str, Any]) -> None:
+    roles = {org.get("name"): org.get("roleInOrg") for org in who.get("orgs") or []}
+    if namespace == who["name"]:
+        return
+    if namespace not in roles:
+        known = ", ".join(printable(str(name)) for name in (who["name"], *sorted(roles)))
+        raise EditkitError(f"{printable(namespace)}: you may not create repositories there. Your names are: {known}.")
+    if roles[namespace] == "read":
+        raise EditkitError(f"{printable(namespace)}: your role there is to read. Ask its admins for write permission.")
+
+
+def _check_write(api: HfApi, name: str) -> tuple[str, ...]:
+    from huggingface_hub import errors as hub
+
+    def call() -> tuple[str, ...]:
+        try:
+            api.auth_check(name, write=True)
+        except hub.RepositoryNotFoundError:
+            raise
+        except hub.HfHubHTTPError as error:
+            if error.response.status_code not in (404, 405):
+                raise
+            return ("This server cannot say beforehand whether the token may write; the push itself will tell.",)
+        return ()
+
+    return ask(api, f"{name}: asking for write permission", call)
+
+
+def is_hub_commit(base: Base | None) -> bool:
+    """Whether the base is named by a commit, the only form a Hub can be asked about: a directory has a ``sha256:``."""
+    return base is not None and _COMMIT.fullmatch(base.revision or "") is not None
+
+
+def _base_terms(
+    api: HfApi, base: Base | None, *, public: bool, allow_gated: bool
+) -> tuple[bool, str | None, bool, tuple[str, ...]]:
+    """Whether the base is on this server, its licence, whether it is restricted, and notes."""
+    if base is None:
+        return False, None, False, ()
+    info = _info_or_none(api, base.model, base.revision) if is_hub_commit(base) else None
+    if info is None:
+        told = (
+            f"The base {printable(base.model)} is not on this server: its licence was not checked, nothing is copied."
+        )
+        return False, None, False, (told,)
+    license = (info.card_data or {}).get("license")
+    license = license if isinstance(license, str) else None
+    restricted = bool(info.gated or info.private)
+    if public and restricted and not allow_gated:
+        raise EditkitError(
+            f"{base.model} is {'gated' if info.gated else 'private'}, and a public edit would give its weights to "
+            "everybody. Push privately (the default), or pass --allow-gated if the licence permits it."
+        )
+    if public and license and "-nd-" in license:
+        raise EditkitError(f"{base.model}: the licence {license} permits no derivatives. Push privately.")
+    silent = () if license else (f"The card of {base.model} names no licence: check that you may share an edit of it.",)
+    return True, license, restricted, silent
+
+
+def _measure(out: Path | None) -> tuple[int | None, int | None]:
+    if out is None:
+        return None, None
+    sizes = [(out / name).stat().st_size for name in walk(out)]
+    return len(sizes), sum(sizes)
+
+
+def _check_license(out: Path, license: str | None) -> None:
+    """The card must carry the base's licence on."""
+    from huggingface_hub import ModelCard
+
+    card = out / "README.md"
+    if not card.is_file() or license is None:
+        return
+    try:
+        found = ModelCard(card.read_text(encoding="utf-8"), ignore_metadata_errors=False).data.to_dict().get("license")
+    except (ValueError, TypeError) as error:
+        raise EditkitError(f"README.md: its front matter cannot be read ({printable(str(error))}).") from error
+    if found != license:
+        raise EditkitError(
+            f"README.md says licence {printable(str(found))}, the base is under {printable(license)}. "
+            "An edit carries its base's licence: render the card again with `editkit card`."
+        )
+
+
+def _check_notices(api: HfApi, base: Base, out: Path) -> None:
+    """Licence texts and notices of the base travel with the edit."""
+    there = listing(api, base.model, base.revision)
+    absent = [path for path in sorted(there) if _NOTICES.fullmatch(path) and not (out / path).is_file()]
+    if absent:
+        raise EditkitError(
+            f"{out}: {printable(', '.join(absent))} of {base.model} is missing. A copy of the model must carry its "
+            "licence texts and notices: copy them into the directory, or bake again."
+        )

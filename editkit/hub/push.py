@@ -1,0 +1,203 @@
+"""Publish a finished checkpoint: re-hash it, plan, send it in one commit, and compare what arrived with the manifest.
+
+    push(Path("no-swear"), "alice/no-swear", dry_run=True).operations
+    (Operation("upload", "README.md", 9120), Operation("copy", "model-00002-of-00002.safetensors", 4999802720), ...)
+
+Everything arrives in a single commit, so a broken push leaves no half release; large files that arrived before it broke
+are not sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import editkit
+from editkit.edit import Edit
+from editkit.errors import EditkitError, IntegrityError
+from editkit.files import printable
+from editkit.hub.plan import LocalFile, Operation, is_same, plan
+from editkit.hub.preflight import Preflight, preflight
+from editkit.hub.release import Release, read_release
+from editkit.hub.remote import ask, connect, listing, read_bytes
+from editkit.units import show
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """What a push did, or with ``dry_run`` would do. ``commit`` is None for a dry run."""
+
+    repo: str
+    url: str
+    private: bool
+    operations: tuple[Operation, ...]
+    commit: str | None = None
+    pull_request: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def bytes(self, kind: str) -> int:
+        """How many bytes the operations of one kind move."""
+        return sum(operation.bytes for operation in self.operations if operation.kind == kind)
+
+
+def push(
+    out: Path,
+    repo: str,
+    *,
+    public: bool = False,
+    create_pr: bool = False,
+    dry_run: bool = False,
+    allow_unmet: bool = False,
+    allow_gated: bool = False,
+    endpoint: str | None = None,
+    token: str | None = None,
+) -> Pushed:
+    """Publish ``out`` as ``repo``, private unless ``public``.
+
+    Args:
+        create_pr: as a pull request to a repository that exists.
+        dry_run: list every operation and its bytes, and change nothing anywhere.
+        allow_unmet: publish although the verdict was not met; the published card, its manifest and the commit say so.
+        allow_gated: publish openly although the base is gated or private.
+        endpoint, token: default to what huggingface_hub is set to.
+
+    Raises:
+        IntegrityError: when ``out`` is not what its manifest says, or what arrived is not what was sent.
+        EditkitError: when anything is in the way; nothing was sent then.
+    """
+    release = read_release(out, allow_unmet=allow_unmet)
+    checked = preflight(
+        repo,
+        base=release.edit.base,
+        out=out,
+        public=public,
+        create_pr=create_pr,
+        allow_gated=allow_gated,
+        endpoint=endpoint,
+        token=token,
+    )
+    api = connect(endpoint, token)
+    base = release.edit.base
+    there = listing(api, checked.repo, checked.head) if checked.head else {}
+    shelf = listing(api, base.model, base.revision) if checked.base_on_hub else {}
+    operations = plan(release.files.values(), there, shelf)
+    pushed = Pushed(
+        checked.repo, f"{api.endpoint}/{checked.repo}", checked.private, operations, notes=checked.notes
+    )
+    return pushed if dry_run else _send(api, release, checked, pushed, create_pr=create_pr)
+
+
+def _send(api: HfApi, release: Release, checked: Preflight, pushed: Pushed, *, create_pr: bool) -> Pushed:
+    repo, notes = checked.repo, pushed.notes
+    if not checked.exists:
+        ask(api, f"Creating {repo}", lambda: api.create_repo(repo, private=checked.private, exist_ok=True))
+    if all(operation.kind == "keep" for operation in pushed.operations):
+        _compare(api, repo, checked.head, release.files)
+        return Pushed(repo, pushed.url, pushed.private, pushed.operations, checked.head, notes=(*notes, NOTHING_NEW))
+    operations = pushed.operations
+    commit = None
+    if any(operation.kind == "copy" for operation in operations):
+        commit = _commit_or_none(api, release, checked, operations, create_pr=create_pr)
+    if commit is None and any(operation.kind == "copy" for operation in operations):
+        notes = (*notes, "The server could not copy files of the base; they were uploaded instead.")
+        operations = tuple(
+            Operation("upload", one.path, one.bytes) if one.kind == "copy" else one for one in operations
+        )
+    if commit is None:
+        commit = ask(api, f"Pushing to {repo}", lambda: _commit(api, release, checked, operations, create_pr=create_pr))
+    _compare(api, repo, commit.oid, release.files)
+    return Pushed(repo, pushed.url, pushed.private, operations, commit.oid, commit.pr_url, notes)
+
+
+NOTHING_NEW = "The repository already holds exactly these files; nothing was sent."
+
+
+def _commit_or_none(
+    api: HfApi, release: Release, checked: Preflight, operations: Sequence[Operation], *, create_pr: bool
+) -> Any:
+    """The commit, or None where the server cannot copy between repositories."""
+    from huggingface_hub import errors as hub
+
+    def call() -> Any:
+        try:
+            return _commit(api, release, checked, operations, create_pr=create_pr)
+        except hub.FileDuplicationError:
+            return None
+        except hub.HfHubHTTPError as error:
+            if not error.request.url.path.endswith("/lfs-files/duplicate"):
+                raise
+            return None
+
+    return ask(api, f"Pushing to {checked.repo}", call)
+
+
+def _commit(
+    api: HfApi, release: Release, checked: Preflight, operations: Sequence[Operation], *, create_pr: bool
+) -> Any:
+    from huggingface_hub.constants import REGEX_COMMIT_OID
+
+    head = checked.head if checked.head and REGEX_COMMIT_OID.fullmatch(checked.head) else None
+    return api.create_commit(
+        checked.repo,
+        [made for operation in operations if (made := _as_commit_operation(operation, release))],
+        commit_message=_title(release.edit),
+        commit_description=_description(release),
+        create_pr=create_pr,
+        parent_commit=head,
+    )
+
+
+def _as_commit_operation(operation: Operation, release: Release) -> Any:
+    from huggingface_hub import CommitOperationAdd, CommitOperationCopy, CommitOperationDelete
+
+    base = release.edit.base
+    if operation.kind == "upload":
+        return CommitOperationAdd(operation.path, release.files[operation.path].content)
+    if operation.kind == "copy":
+        assert operation.source is not None
+        return CommitOperationCopy(
+            operation.source, operation.path, base.revision, src_repo_id=base.model, src_repo_type="model"
+        )
+    return CommitOperationDelete(operation.path) if operation.kind == "delete" else None
+
+
+def _title(edit: Edit) -> str:
+    return f"Remove {len(edit.units)} {edit.kind}{'' if len(edit.units) == 1 else 's'} with editkit {editkit.__version__}"
+
+
+def _description(release: Release) -> str:
+    lines = [f"Units: {', '.join(show(release.edit.units))}", f"Edit: sha256 {release.edit.digest}"]
+    if release.override:
+        lines += ["Published although its verdict was not met:", *(f"- {reason}" for reason in release.override)]
+    return "\n".join(lines)
+
+
+def _compare(api: HfApi, repo: str, commit: str | None, files: Mapping[str, LocalFile]) -> None:
+    """What the server now holds must be what the manifest lists."""
+    there = listing(api, repo, commit)
+    absent = sorted(files.keys() - there.keys())
+    other = sorted(
+        path for path in files.keys() & there.keys() if not _arrived(api, repo, commit, files[path], there[path])
+    )
+    if absent or other:
+        found = [f"{printable(path)} is missing" for path in absent] + [f"{printable(path)} differs" for path in other]
+        raise IntegrityError(
+            f"{repo} at {commit}: not what was sent: {'; '.join(found)}. Do not use this commit; "
+            "check for a .gitignore there that leaves files out, then push again."
+        )
+
+
+def _arrived(api: HfApi, repo: str, commit: str | None, file: LocalFile, there: Any) -> bool:
+    if is_same(file, there):
+        return True
+    # A server may name small files in another way than git does: then only their bytes tell.
+    if there.sha256 is not None or there.size != file.size or commit is None:
+        return False
+    return read_bytes(api, repo, commit, file.path, 0, file.size) == file.read()
+
+

@@ -1,0 +1,118 @@
+"""The files of a finished checkpoint as they will be published: whole, hashed, and honest about a verdict not met.
+
+    release = read_release(Path("no-swear"))
+    release.files["model.safetensors"]
+    LocalFile(path="model.safetensors", size=2471645608, sha256="1ea1...", content=Path("no-swear/model.safetensors"))
+
+An override changes nothing in the directory. The published copy gets a notice at the top of its card, an
+``editkit/override.json`` with the reasons, and a manifest that lists both, so that ``verify`` passes on what is published.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from editkit.edit import Edit
+from editkit.errors import EditkitError
+from editkit.files import digest_of, printable
+from editkit.hub.plan import LocalFile
+from editkit.render.inert import prose
+
+MANIFEST = "editkit/manifest.json"
+OVERRIDE = "editkit/override.json"
+
+
+@dataclass(frozen=True)
+class Release:
+    """What a push publishes. ``override`` holds the reasons of a verdict that was not met and is published anyway."""
+
+    edit: Edit
+    files: dict[str, LocalFile]
+    override: tuple[str, ...] = ()
+
+
+def read_release(out: Path, *, allow_unmet: bool = False) -> Release:
+    """Read and re-hash a finished checkpoint.
+
+    Raises:
+        IntegrityError: when a file is not what the manifest says.
+        EditkitError: when there is no evidence, or the verdict was not met and ``allow_unmet`` is False.
+    """
+    from editkit.verify import verify
+
+    verify(out)
+    edit = Edit.from_json(_text(out, "editkit/edit.json"), where="editkit/edit.json")
+    manifest = json.loads(_text(out, MANIFEST))
+    files = {path: _local(out, path) for path in (*manifest["files"], MANIFEST)}
+    reasons = _unmet(out)
+    if not reasons:
+        return Release(edit, files)
+    if not allow_unmet:
+        raise EditkitError(
+            f"{printable(str(out))} is not to be published: {'; '.join(printable(reason) for reason in reasons)}. "
+            "To publish it all the same, with a notice on its card, pass --allow-unmet."
+        )
+    return Release(edit, _with_override(files, manifest, reasons), reasons)
+
+
+def _unmet(out: Path) -> tuple[str, ...]:
+    """Why the verdict was not met; empty when it was."""
+    path = out / "editkit/report.json"
+    if not path.is_file():
+        return ("nothing was measured: there is no editkit/report.json",)
+    try:
+        verdict = json.loads(path.read_text(encoding="utf-8"))["verdict"]
+        met, reasons = verdict["met"], [str(reason) for reason in verdict.get("reasons") or ()]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise EditkitError("editkit/report.json: expected a verdict with met and reasons, found none.") from error
+    if met is True:
+        return ()
+    return tuple(reasons) or ("the verdict was not met",)
+
+
+def _with_override(
+    files: dict[str, LocalFile], manifest: dict[str, Any], reasons: tuple[str, ...]
+) -> dict[str, LocalFile]:
+    """The files with the notice on the card, the record of the override, and a manifest that lists both."""
+    record = {"format": 1, "override": "published although the verdict was not met", "reasons": list(reasons)}
+    made = {OVERRIDE: (json.dumps(record, indent=2) + "\n").encode()}
+    if "README.md" in files:
+        made["README.md"] = _with_notice(files["README.md"].read().decode("utf-8"), reasons).encode()
+    listed = {**manifest["files"], **{path: _entry(manifest, content) for path, content in made.items()}}
+    made[MANIFEST] = (json.dumps({**manifest, "files": dict(sorted(listed.items()))}, indent=2) + "\n").encode()
+    return {**files, **{path: LocalFile(path, len(data), _sha256(data), data) for path, data in made.items()}}
+
+
+def _with_notice(card: str, reasons: tuple[str, ...]) -> str:
+    """The card with a warning as the first thing under its front matter. Reasons are data: they stay plain text."""
+    match = re.match(r"\A---[ \t]*\r?\n.*?\n---[ \t]*\r?\n", card, re.DOTALL)
+    place = match.end() if match else 0
+    lines = ["**Published although its verdict was not met.** The reasons, as measured:", ""]
+    lines += [f"- {prose(reason)}" for reason in reasons]
+    notice = "\n".join(f"> {line}".rstrip() for line in ["[!WARNING]", *lines])
+    return f"{card[:place]}\n{notice}\n\n{card[place:].lstrip()}"
+
+
+def _text(out: Path, path: str) -> str:
+    try:
+        return (out / path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise EditkitError(f"{printable(str(out))}: {path} cannot be read: this is no finished checkpoint.") from error
+
+
+def _local(out: Path, path: str) -> LocalFile:
+    return LocalFile(path, (out / path).stat().st_size, digest_of(out / path), out / path)
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _entry(manifest: dict[str, Any], content: bytes) -> Any:
+    """A manifest entry of the same form as the others."""
+    return {"sha256": _sha256(content), "size": len(content)}
