@@ -90,9 +90,9 @@ def coverage(masks: np.ndarray) -> Coverage:
         per_mask = counts.sum() / rows
         needed = int(np.ceil(GOOD_PASSES * columns / max(per_mask, 1)))
         warning = (
-            f"{rows} masks knock every head out only {passes:.1f} times, and {duplicates} of {columns} heads share their "
-            f"masks with another. Below {FEWEST_PASSES} passes the ranking is mostly noise: take about {needed} masks, or a "
-            "higher sparsity."
+            f"{rows} masks knock every head out only {passes:.1f} times, and {duplicates} of {columns} heads share "
+            f"their masks with another. Below {FEWEST_PASSES} passes the ranking is mostly noise: take about {needed} "
+            "masks, or a higher sparsity."
         )
     return Coverage(rows, columns, passes, int(counts.min()), int(counts.max()), int(duplicates), warning)
 
@@ -100,6 +100,6 @@ def coverage(masks: np.ndarray) -> Coverage:
 def _check(columns: int, masks: int, sparsity: float) -> None:
     if columns < 1 or masks < 1 or not 0 < sparsity <= 1:
         raise EditkitError(
-            f"a design needs at least one head, one mask and a sparsity in (0, 1]: found {columns} heads, {masks} masks, "
-            f"sparsity {sparsity}."
+            f"a design needs at least one head, one mask and a sparsity in (0, 1]: found {columns} heads, "
+            f"{masks} masks, sparsity {sparsity}."
         )

@@ -106,7 +106,8 @@ def _pursuit(features: np.ndarray, values: np.ndarray, intercept: bool) -> tuple
     steps = min(PURSUIT_STEPS, len(values), features.shape[1])
     centre = features.mean(0) if intercept else np.zeros(features.shape[1])
     middle = values.mean() if intercept else 0.0
-    model = OrthogonalMatchingPursuit(n_nonzero_coefs=steps, fit_intercept=False).fit(features - centre, values - middle)
+    pursuit = OrthogonalMatchingPursuit(n_nonzero_coefs=steps, fit_intercept=False)
+    model = pursuit.fit(features - centre, values - middle)
     return model.coef_, float(middle - centre @ model.coef_)
 
 

@@ -69,7 +69,8 @@ class Planted:
         """A standard normal per (mask, example), the same whenever it is asked for."""
         with np.errstate(over="ignore"):
             keys = (masks * self.weights).sum(1, dtype=np.uint64)
-            cells = _mix(keys[:, None] + (chosen.astype(np.uint64) + np.uint64(self.seed * 1_000_003 + 1))[None] * GOLDEN)
+            places = chosen.astype(np.uint64) + np.uint64(self.seed * 1_000_003 + 1)
+            cells = _mix(keys[:, None] + places[None] * GOLDEN)
             first = (cells >> np.uint64(11)).astype(float) / 2**53
             second = (_mix(cells + GOLDEN) >> np.uint64(11)).astype(float) / 2**53
         return np.sqrt(-2 * np.log(first + 1e-300)) * np.cos(2 * np.pi * second)

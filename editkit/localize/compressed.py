@@ -129,7 +129,13 @@ def _strongest(task: Search, trials: list[_Trial], heads: int) -> _Trial:
 
 
 def _ranking(
-    task: Search, rng: np.random.Generator, best: _Trial, order: np.ndarray, confirm: int, *, diagnostics: dict[str, Any]
+    task: Search,
+    rng: np.random.Generator,
+    best: _Trial,
+    order: np.ndarray,
+    confirm: int,
+    *,
+    diagnostics: dict[str, Any],
 ) -> Ranking:
     """The order stays the regression's; the first heads get exact effects beside it."""
     effect = best.fit.effects[order].astype(float)

@@ -1,7 +1,7 @@
 """Is a drop real? Paired intervals and p-values corrected for all the heads that could have been picked.
 
-    differences = knocked out minus unedited, float[heads, examples], every head on the same examples
-    Evidence(effect=[-.31, ...], low=[-.38, ...], high=[-.24, ...], p=[.0003, ...])
+differences = knocked out minus unedited, float[heads, examples], every head on the same examples
+Evidence(effect=[-.31, ...], low=[-.38, ...], high=[-.24, ...], p=[.0003, ...])
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ class Evidence:
     def needed(self) -> np.ndarray:
         """bool[heads]: a certain drop that also matters."""
         return (self.p < SIGNIFICANT) & (self.effect <= -LEAST_DROP)
+
+    def rows(self) -> list[tuple[float, float, float, float]]:
+        """(effect, low, high, p) of each head."""
+        return list(zip(*(column.tolist() for column in (self.effect, self.low, self.high, self.p)), strict=True))
 
 
 def weigh(differences: np.ndarray, hypotheses: int, rng: np.random.Generator) -> Evidence:

@@ -1,8 +1,8 @@
 """A measure seen by a localizer: candidate columns only, differences to the unedited model, and what was spent.
 
-    search = Search(measure, columns)
-    search.differences(masks)            bool[m, candidates] -> float[m, examples], knocked out minus unedited
-    search.evaluations                   1.0 for the unedited model + m
+search = Search(measure, columns)
+search.differences(masks)            bool[m, candidates] -> float[m, examples], knocked out minus unedited
+search.evaluations                   1.0 for the unedited model + m
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ class Search:
         before = self.unedited if examples is None else self.unedited[examples]
         return self.scores(masks, examples) - before
 
-    def alone(self, places: np.ndarray, examples: np.ndarray | None = None, given: np.ndarray | None = None) -> np.ndarray:
-        """Change when each of ``places`` (positions among the candidates) is knocked out, with ``given`` out as well."""
+    def alone(
+        self, places: np.ndarray, examples: np.ndarray | None = None, given: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Change when each of ``places`` (positions among the candidates) is knocked out, ``given`` out as well."""
         return self.differences(self.masks_of(places, given), examples)
 
     def masks_of(self, places: np.ndarray, given: np.ndarray | None = None) -> np.ndarray:

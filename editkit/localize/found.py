@@ -1,0 +1,54 @@
+"""What ``auto`` has found so far: heads, the numbers they were taken on, and which show only given others.
+
+numbers      {17: (effect -.31, low -.38, high -.24, p .0003), ...}   by position among the candidates
+conditional  {88: [17, 40]}                                           88 is needed only with 17 and 40 out
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from editkit.localization import Ranking
+from editkit.localize.evidence import Evidence
+from editkit.localize.halving import Table
+
+Row = tuple[float, float, float, float]
+
+
+class Found:
+    """The heads taken so far, the numbers they were taken on, and which of them show only given others."""
+
+    def __init__(self, table: Table, evidence: Evidence, finalists: np.ndarray) -> None:
+        self.table = table
+        self.numbers: dict[int, Row] = {}
+        self.weight: dict[int, float] = {}
+        self.places: list[int] = []
+        self.conditional: dict[int, np.ndarray] = {}
+        for place, row, needed in zip(finalists.tolist(), evidence.rows(), evidence.needed, strict=True):
+            self.numbers[place] = row
+            if needed:
+                self.add(place, row, None)
+
+    def add(self, place: int, row: Row, given: np.ndarray | None, beyond: float | None = None) -> None:
+        """Take a head on the strength of ``row`` (effect, low, high, p), measured with ``given`` out.
+
+        Args:
+            beyond: what decides its place in the order: the drop that it adds beyond its drop alone.
+        """
+        self.numbers[place] = row
+        self.places.append(place)
+        self.weight[place] = row[0] if beyond is None else beyond
+        if given is not None:
+            self.conditional[place] = given
+
+    def ranking(self, diagnostics: dict[str, object]) -> Ranking:
+        """Found heads by what they do (``weight``), then the others by how far they came."""
+        taken = sorted(self.places, key=lambda place: self.weight[place])
+        order = taken + [place for place in self.table.order().tolist() if place not in self.places]
+        unknown = (float("nan"),) * 3
+        means = self.table.means()
+        rows = np.array([self.numbers.get(place, (float(means[place]), *unknown)) for place in order], dtype=float)
+        effect, low, high, p = rows.T
+        search = self.table.search
+        found = bool(self.places)
+        return Ranking(search.columns[order], effect, low, high, p, found, search.evaluations, diagnostics)
