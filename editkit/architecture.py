@@ -9,15 +9,21 @@ out multiplies that slice by zero, which is the same as zeroing that slice of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from editkit import config_fields, headers, projections
+from editkit.config_fields import Fields
 from editkit.errors import EditkitError
 from editkit.units import Head, Unit, show
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,10 @@ class Site:
     width: int
     groups: int | None = None
     """Key/value groups (GQA), if known: heads ``i`` with equal ``i * groups // units`` share one."""
+    shared: tuple[int, ...] = ()
+    """Deeper layers that use the very same weights (Zamba): an edit here is an edit there."""
+    twins: tuple[str, ...] = ()
+    """The live modules of those layers; a knockout hooks them too."""
 
     def slice(self, index: int) -> slice:
         """The span of ``axis`` that belongs to unit ``index``."""
@@ -101,3 +111,116 @@ class Architecture:
     def masks(self, sets: Sequence[Iterable[Unit]]) -> np.ndarray:
         """A stack of mask rows, bool[len(sets), len(heads)]."""
         return np.stack([self.mask(units) for units in sets]) if sets else np.zeros((0, len(self.heads)), dtype=bool)
+
+
+def read(directory: Path) -> Architecture:
+    """The sites of a checkpoint, from ``config.json`` and the safetensors headers; ``module`` is guessed from ``tensor``.
+
+    Raises:
+        EditkitError: if the type is refused, if nothing or more than one thing looks like an output projection, or if
+            the config's heads do not fit the tensors.
+    """
+    value = config_fields.read_json(directory)
+    shapes = {
+        name.removesuffix(".weight"): info.shape
+        for name, info in headers.read(directory).tensors.items()
+        if name.endswith(".weight") and len(info.shape) == 2
+    }
+    return describe(value["model_type"], config_fields.from_json(value), shapes)
+
+
+def from_model(model: torch.nn.Module) -> Architecture:
+    """The sites of a live model; ``tensor`` is guessed from ``module``.
+
+    Raises:
+        EditkitError: as ``read``.
+    """
+    config: Any = getattr(model, "config", None)
+    if config is None or not hasattr(config, "get_text_config"):
+        raise EditkitError(f"{type(model).__name__} has no transformers config; editkit needs one to know its heads.")
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        if hasattr(module, "in_features") and hasattr(module, "out_features"):
+            shapes[path] = (module.out_features, module.in_features)
+        elif type(module).__name__ == "Conv1D":
+            shapes[path] = (module.nx, module.nf)
+    return describe(config.model_type, config_fields.from_config(config), shapes)
+
+
+def join(stored: Architecture, live: Architecture) -> Architecture:
+    """The stored sites with the module paths of the live model: tensor names and module paths may differ.
+
+    Raises:
+        EditkitError: if the two do not have the same heads in the same layers.
+    """
+    left = {site.layer: (site.units, site.width, site.axis) for site in stored.sites}
+    right = {site.layer: (site.units, site.width, site.axis) for site in live.sites}
+    differing = sorted(layer for layer in left | right if left.get(layer) != right.get(layer))
+    if differing:
+        layer = differing[0]
+        raise EditkitError(
+            f"The loaded {live.model_type} is not what its checkpoint says: layer {layer} has (heads, width, axis) "
+            f"{left.get(layer)} in the files and {right.get(layer)} in memory ({len(differing)} layers differ)."
+        )
+    at = {site.layer: site for site in live.sites}
+    sites = (replace(site, module=at[site.layer].module, twins=at[site.layer].twins) for site in stored.sites)
+    return replace(stored, sites=tuple(sites))
+
+
+def describe(model_type: str, fields: Fields, shapes: Mapping[str, tuple[int, ...]]) -> Architecture:
+    """Sites from the config's fields and the shapes of all linear maps.
+
+    Args:
+        shapes: path without ``.weight`` -> shape of the weight.
+    """
+    found = projections.find(model_type, shapes, layers=config_fields.depth(fields))
+    sites: dict[int, Site] = {}
+    absent: dict[str, list[int]] = {}
+    for layer in range(found.layers):
+        path = found.paths.get(layer)
+        owner = config_fields.owner(fields, layer)
+        if owner in sites:
+            twins = (path,) if path else ()
+            site = sites[owner]
+            sites[owner] = replace(site, shared=(*site.shared, layer), twins=(*site.twins, *twins))
+        elif path is None or config_fields.is_headless(fields, layer):
+            absent.setdefault(_reason(fields, shapes, layer), []).append(layer)
+        else:
+            sites[layer] = _site(model_type, fields, layer=layer, path=path, shape=shapes[path])
+    unreachable = tuple(Unreachable(tuple(layers), reason) for reason, layers in absent.items())
+    return Architecture(model_type, found.layers, tuple(sites.values()), unreachable)
+
+
+def _site(model_type: str, fields: Fields, *, layer: int, path: str, shape: tuple[int, ...]) -> Site:
+    """The width of a head is in_features / query heads, never hidden / heads."""
+    axis = 0 if model_type in projections.CONV1D else 1
+    heads = config_fields.query_heads(fields, layer)
+    declared = config_fields.head_width(fields, layer)
+    if shape[axis] % heads or declared not in (None, shape[axis] // heads):
+        raise EditkitError(
+            f"{path}.weight of this {model_type} has {shape[axis]} input features, but config.json says {heads} heads"
+            f"{f' of width {declared}' if declared else ''}: the config does not fit the weights."
+        )
+    return Site(
+        kind="head",
+        layer=layer,
+        tensor=f"{path}.weight",
+        module=path,
+        shape=tuple(shape),
+        axis=axis,
+        units=heads,
+        width=shape[axis] // heads,
+        groups=config_fields.groups(fields, layer, heads),
+    )
+
+
+def _reason(fields: Fields, shapes: Iterable[str], layer: int) -> str:
+    """Why a layer has no heads: what its tensors are called says more than the config's word for it."""
+    inside = {part for path in shapes if f".{layer}." in f".{path}." for part in path.split(".")}
+    if any("mamba" in part for part in inside):
+        return "Mamba"
+    if inside & {"linear_y", "rg_lru"}:
+        return "a recurrent block"
+    if any("cross_attn" in part for part in inside):
+        return "cross-attention to another input"
+    return config_fields.HEADLESS.get(config_fields.kind(fields, layer) or "", "no attention output projection")

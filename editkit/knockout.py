@@ -89,22 +89,25 @@ class Gates:
 
 
 def places(model: torch.nn.Module, architecture: Architecture) -> list[tuple[Site, torch.nn.Module, int]]:
-    """Each site with its live module and the mask column of its first unit.
+    """Each site with its live module and the mask column of its first unit; shared blocks come once per module.
 
     Raises:
-        EditkitError: naming every site that the model does not have as described; nothing is attached then.
+        EditkitError: naming the sites that the model does not have as described; nothing is attached then.
     """
     modules = dict(model.named_modules(remove_duplicate=False))
-    absent = [site.module for site in architecture.sites if site.module not in modules]
+    paths = [path for site in architecture.sites for path in (site.module, *site.twins)]
+    absent = [path for path in paths if path not in modules]
     if absent:
         raise EditkitError(
             f"This model has no module {', '.join(absent[:3])}{', ...' if len(absent) > 3 else ''} ({len(absent)} of "
-            f"{len(architecture.sites)} sites): expected a {architecture.model_type} as its config and tensor names "
-            "describe it. Read the architecture from the live model with architecture.from_model(model)."
+            f"{len(paths)}): expected a {architecture.model_type} as its config and tensor names describe it. "
+            "Take the paths from the live model: architecture.join(architecture, architecture.from_model(model))."
         )
-    found, start = [], 0
+    found: list[tuple[Site, torch.nn.Module, int]] = []
+    start = 0
     for site in architecture.sites:
-        found.append((site, modules[site.module], start))
+        distinct = {id(modules[path]): modules[path] for path in (site.module, *site.twins)}
+        found.extend((site, module, start) for module in distinct.values())
         start += site.units
     return found
 

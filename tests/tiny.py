@@ -14,7 +14,9 @@ import torch
 SMALL: dict[str, int | float] = {
     **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "embedding_size", "emb_dim", "lru_width"), 32),
     **dict.fromkeys(("ple_embed_dim", "attn_hidden_size"), 32),
-    **dict.fromkeys(("intermediate_size", "ffn_dim", "decoder_ffn_dim", "encoder_ffn_dim", "n_inner", "dff", "dim_ff"), 48),
+    **dict.fromkeys(
+        ("intermediate_size", "ffn_dim", "decoder_ffn_dim", "encoder_ffn_dim", "n_inner", "dff", "dim_ff"), 48
+    ),
     **dict.fromkeys(("d_inner", "ffn_hidden_size", "intermediate_size_mlp", "feed_forward_size"), 48),
     **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size", "expert_ffn_hidden_size"), 24),
     **dict.fromkeys(("shared_intermediate_size", "shared_experts_intermediate_size"), 24),
@@ -33,14 +35,27 @@ SMALL: dict[str, int | float] = {
     **dict.fromkeys(("moe_num_shared_experts", "zero_expert_num"), 1),
     **dict.fromkeys(("q_lora_rank", "kv_lora_rank", "qk_head_dim", "index_head_dim", "attention_head_dim"), 16),
     **dict.fromkeys(("qk_rope_head_dim", "qk_nope_head_dim", "hc_lowrank", "adapter_rank", "o_lora_rank", "d_rel"), 8),
-    **{"v_head_dim": 12, "index_n_heads": 2, "index_topk": 4, "vocab_size": 96, "rotary_dim": 4, "rel_extent": 16},
+    **{
+        "v_head_dim": 12,
+        "index_n_heads": 2,
+        "index_topk": 4,
+        "vocab_size": 96,
+        "decoder_vocab_size": 96,
+        "rotary_dim": 4,
+        "rel_extent": 16,
+    },
     **dict.fromkeys(("mamba_d_state", "ssm_state_size", "state_size", "linear_key_head_dim"), 8),
     **dict.fromkeys(("linear_value_head_dim", "linear_head_dim"), 8),
     **dict.fromkeys(("mamba_n_heads", "mamba_dt_rank", "mamba_num_heads", "time_step_rank"), 4),
     **dict.fromkeys(("mamba_d_head", "mamba_head_dim", "mamba_headdim"), 16),
     **{"mamba_n_groups": 1, "mamba_ngroups": 1, "n_groups": 1, "mamba_d_ssm": 64, "n_mamba_heads": 2},
     **{"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_num_heads": 4},
-    **{"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 96, "laurel_rank": 4, "attention_hidden_size": 64},
+    **{
+        "hidden_size_per_layer_input": 8,
+        "vocab_size_per_layer_input": 96,
+        "laurel_rank": 4,
+        "attention_hidden_size": 64,
+    },
     **{"ngram_vocab_size_base": 64, "make_ngram_vocab_size_divisible_by": 1, "split_ngram_parts": 1},
     **{"encoder_hash_byte_group_vocab": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "dropout": 0.0},
 }
@@ -60,7 +75,9 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "bamba": {"attn_layer_indices": [1]},
     "big_bird": {"attention_type": "original_full"},
     "bigbird_pegasus": {"attention_type": "original_full"},
-    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1},
+    "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": None, "attn_pdrop": 0.0, "rope_theta": 10000.0}},
+    "deepseek_v2": {"n_routed_experts": 4, "num_experts_per_tok": 2},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
     "gemma3n_text": {"intermediate_size": 48, "num_kv_shared_layers": 0},
     "granitemoehybrid": {"layer_types": HYBRID},
     "hunyuan_v1_dense": {"head_dim": 8},
@@ -70,7 +87,12 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "ministral": {"head_dim": 8},
     "nemotron": {"num_key_value_heads": 2},
     "recurrent_gemma": {"num_hidden_layers": 3},
-    "roc_bert": {"shape_vocab_size": 32, "shape_embed_dim": 8, "pronunciation_vocab_size": 32, "pronunciation_embed_dim": 8},
+    "roc_bert": {
+        "shape_vocab_size": 32,
+        "shape_embed_dim": 8,
+        "pronunciation_vocab_size": 32,
+        "pronunciation_embed_dim": 8,
+    },
     "xlm": {"causal": True, "is_encoder": False},
     "xmod": {"default_language": "en_XX"},
     "zamba": {**BLOCKS, "attention_head_dim": 16},
@@ -140,7 +162,13 @@ def _each_kind_once(rows: list[tuple[Any, ...]]) -> list[int]:
 
 def _per_layer(value: dict[str, dict[str, Any]], chosen: list[int]) -> dict[int, dict[str, Any]]:
     """Exceptions of single layers: their heads and widths stay different from the rest, but small."""
-    small = {"head_dim": 16, "num_attention_heads": 2, "num_key_value_heads": 2, "kv_lora_rank": 8, "qk_nope_head_dim": 16}
+    small = {
+        "head_dim": 16,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "kv_lora_rank": 8,
+        "qk_nope_head_dim": 16,
+    }
     exceptions = {int(layer): fields for layer, fields in value.items()}
     return {
         place: {name: small.get(name, field) for name, field in exceptions[layer].items()}
