@@ -26,7 +26,23 @@ def differing(before: str, after: str) -> tuple[Pieces, Pieces]:
         for side, words in ((0, left[left_start:left_end]), (1, right[right_start:right_end])):
             if words:
                 pieces[side].append(("".join(words), tag != "equal"))
-    return tuple(pieces[0]), tuple(pieces[1])
+    return _joined(pieces[0]), _joined(pieces[1])
+
+
+def _joined(pieces: list[tuple[str, bool]]) -> Pieces:
+    """White space between two differing words differs with them: one mark, not one per word."""
+    last = len(pieces) - 1
+    changed = [
+        mark or (0 < place < last and text.isspace() and pieces[place - 1][1] and pieces[place + 1][1])
+        for place, (text, mark) in enumerate(pieces)
+    ]
+    together: list[tuple[str, bool]] = []
+    for (text, _), mark in zip(pieces, changed, strict=True):
+        if together and together[-1][1] == mark:
+            together[-1] = (together[-1][0] + text, mark)
+        else:
+            together.append((text, mark))
+    return tuple(together)
 
 
 def _words(text: str) -> list[str]:

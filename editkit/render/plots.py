@@ -87,7 +87,7 @@ def draw_deltas(figure: Figure, theme: Theme, report: EvalReport) -> None:
             high = max([budget, *(row.delta.high * 100 for row in rows if math.isfinite(row.delta.high))])
             axis.set_xlim(low * 1.08, high * 1.15)
             axis.axvline(-budget, color=theme.warn, linewidth=1, linestyle=(0, (4, 3)))
-            axis.text(-budget, -0.72, "budget ", color=theme.warn, ha="right", va="center", fontsize=8.5)
+            _label(axis, "budget", (-budget, -0.72), -4, theme.warn)
         else:
             axis.set_xlim(min(-100.0, *(row.delta.low * 100 for row in rows)), 5)
         title = "retained: change in points" if rows is retained else "to be removed: change in points"
@@ -113,7 +113,7 @@ def draw_dose(figure: Figure, theme: Theme, dose: tuple[Dose, ...], chosen: int)
         axis.plot(heads, values, color=theme.soft, linewidth=1, alpha=0.75, label=label)
     axis.plot(heads, means, color=theme.accent, linewidth=2.2, marker="o", markersize=4.5, label="to be removed")
     axis.axvline(chosen, color=theme.ink, linewidth=1, linestyle=(0, (2, 2)))
-    axis.text(chosen, 104, f" {chosen} removed", color=theme.ink, va="bottom", ha="left", fontsize=9)
+    _label(axis, f"{chosen} removed", (chosen, 107), 4, theme.ink)
     axis.set_ylim(-3, 103)
     axis.set_xticks(heads if len(heads) <= 16 else heads[:: math.ceil(len(heads) / 16)])
     axis.set_xlabel("heads knocked out, strongest first", color=theme.soft)
@@ -138,16 +138,9 @@ def draw_null(figure: Figure, theme: Theme, report: EvalReport) -> None:
     top = axis.get_ylim()[1] * 1.2
     axis.set_ylim(0, top)
     axis.axvline(observed, color=theme.accent, linewidth=2.2)
-    right = observed < (low + high) / 2
-    axis.text(
-        observed,
-        top * 0.9,
-        f"  the removed heads  {wording.points(observed / 100)}  ",
-        color=theme.accent,
-        ha="left" if right else "right",
-        va="center",
-    )
-    axis.text(high, top * 0.9, f"{null.sets} random sets  ", color=theme.rise, ha="right", va="center")
+    beside = 5 if observed < (low + high) / 2 else -5
+    _label(axis, f"the removed heads: {wording.points(null.delta)}", (observed, top * 0.9), beside, theme.accent)
+    _label(axis, f"{null.sets} random sets", (high, top * 0.9), -5, theme.rise)
     axis.set_xlabel("change of the score, points", color=theme.soft)
     axis.set_ylabel("random sets", color=theme.soft)
     axis.yaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -199,6 +192,12 @@ def _forest(axis: Axes, theme: Theme, rows: tuple[Row, ...], colours: list[str])
     axis.set_ylim(len(rows) - 0.5, -0.9)
     _calm(axis, theme, grid="x")
     axis.tick_params(axis="y", labelcolor=theme.ink)
+
+
+def _label(axis: Axes, text: str, place: tuple[float, float], beside: float, colour: str) -> None:
+    """Text ``beside`` typographic points to the right (negative: left) of a place in the data."""
+    side = "left" if beside > 0 else "right"
+    axis.annotate(text, place, (beside, 0), textcoords="offset points", ha=side, va="center", color=colour, fontsize=9)
 
 
 def _in_points(interval: Interval) -> Interval:

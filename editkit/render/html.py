@@ -1,0 +1,191 @@
+"""The report page: one self-contained file that loads nothing from anywhere and reads well without scripts.
+
+    render(edit, localization, report, provenance, exhibits=exhibits) -> "<!doctype html>\\n<html lang=..."
+
+Everything shown is data and goes through two gates in one place: hidden characters are made visible, then Jinja
+escapes. The page's own policy allows no request and no script but the one whose hash it names.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+from editkit.edit import Edit
+from editkit.evaluation import EvalReport, Row
+from editkit.localization import Effect, Localization
+from editkit.provenance import Provenance
+from editkit.render import headmap, svg, wording
+from editkit.render.diagnostics import facts
+from editkit.render.differing import differing
+from editkit.render.exhibits import NOTHING, Exhibits, Transcript
+from editkit.render.inert import clean, web_address
+from editkit.units import show
+
+LONGEST = 20_000
+"""Characters of one text that are shown."""
+
+STRONGEST = 60
+"""Rows in the table of heads; all of them are in the map and in localization.json."""
+
+GROUP_NAMES = {
+    "target": "to be removed",
+    "holds": "within budget",
+    "uncertain": "not certain",
+    "degraded": "degraded",
+}
+
+
+def render(
+    edit: Edit,
+    localization: Localization,
+    report: EvalReport,
+    provenance: Provenance,
+    *,
+    exhibits: Exhibits = NOTHING,
+) -> str:
+    """The whole text of ``report.html``."""
+    from markupsafe import Markup
+
+    style, script = _asset("report.css"), _asset("arrows.js.jinja")
+    layers = headmap.head_map(edit, localization, provenance)
+    scale = headmap.scale(layers)
+    environment = _environment(scale)
+    values: dict[str, Any] = {
+        "edit": edit,
+        "localization": localization,
+        "report": report,
+        "provenance": provenance,
+        "exhibits": exhibits,
+        "style": Markup(style),
+        "script": Markup(script),
+        "script_hash": Markup("sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()),
+        "subject": wording.subject(provenance),
+        "base_name": wording.base_name(provenance),
+        "licence_link": web_address(provenance.base.license_link),
+        "units": ", ".join(show(edit.units)),
+        "universal": ", ".join(show(localization.universal)),
+        "facts": facts(localization.diagnostics),
+        "untested": wording.not_tested(exhibits.audits),
+        "pairs": _pairs(report, exhibits.transcripts),
+        **_results(report),
+        **_map(layers, scale, localization),
+        **_figures(edit, report, exhibits),
+    }
+    return environment.get_template("report.html.jinja").render(values)
+
+
+def _environment(scale: float) -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("editkit.render"), autoescape=True, finalize=_visible, undefined=StrictUndefined
+    )
+    environment.filters |= {
+        "percent": wording.percent,
+        "points": wording.points,
+        "probability": wording.probability,
+        "share": wording.share,
+        "count": wording.count,
+        "span": wording.span,
+        "bounds": lambda effect: wording.between(effect.low, effect.high),
+        "unknown": math.isnan,
+        # Square root: a small but certain effect must not look like none.
+        "shade": lambda effect: f"{math.sqrt(min(1.0, abs(effect) / scale)):.3f}",
+    }
+    return environment
+
+
+def _results(report: EvalReport) -> dict[str, Any]:
+    standing = wording.standing(report)
+    null = report.random_heads
+
+    def group(row: Row) -> str:
+        if row.role == "target":
+            return "target"
+        return next(name for name in ("holds", "uncertain", "degraded") if row in getattr(standing, name))
+
+    return {
+        "verdict": wording.verdict_line(report),
+        "targets": wording.targets(report),
+        "retained": wording.retained(report),
+        "worst": wording.worst(report),
+        "rows": [(row, group(row)) for row in report.rows],
+        "group_names": GROUP_NAMES,
+        "held_out": all(row.split == "report" for row in report.rows),
+        "reached": sum(delta <= null.delta for delta in null.deltas) or "none" if null else "",
+        "null_line": wording.null_line(report),
+    }
+
+
+def _map(layers: tuple[headmap.MapLayer, ...], scale: float, localization: Localization) -> dict[str, Any]:
+    widest = max((len(layer.cells) for layer in layers), default=0)
+    strongest: Sequence[Effect] = localization.order[:STRONGEST]
+    return {
+        "layers": layers,
+        "widest": widest,
+        "label_step": 1 if widest <= 40 else 4,
+        "total": sum(len(layer.cells) for layer in layers),
+        "scale": f"{scale * 100:.1f}",
+        "strongest": strongest,
+        "group_spans": _group_spans(layers),
+    }
+
+
+def _group_spans(layers: tuple[headmap.MapLayer, ...]) -> list[tuple[int, int]]:
+    """(KV group, number of its heads) in order, if every layer is grouped alike and sharing takes place at all."""
+    groupings = {tuple(cell.group for cell in layer.cells) for layer in layers}
+    if len(groupings) != 1:
+        return []
+    groups = groupings.pop()
+    names = sorted({group for group in groups if group is not None})
+    return [] if None in groups or len(names) == len(groups) else [(name, groups.count(name)) for name in names]
+
+
+def _figures(edit: Edit, report: EvalReport, exhibits: Exhibits) -> dict[str, Any]:
+    from markupsafe import Markup
+
+    return {
+        "deltas_figure": Markup(svg.deltas(report)) if report.rows else "",
+        "dose_figure": Markup(svg.dose(exhibits.dose, len(edit.units))) if exhibits.dose else "",
+        "dose_tasks": sorted({task for point in exhibits.dose for task in point.retain}),
+        "null_figure": Markup(svg.null(report)) if report.random_heads else "",
+    }
+
+
+def _pairs(report: EvalReport, transcripts: Sequence[Transcript]) -> list[dict[str, Any]]:
+    """Transcripts by task, in the order of the report. Answers to the removed capability are covered at first."""
+    retained = {row.task for row in wording.retained(report)}
+    order = [row.task for row in report.rows]
+    order += sorted({transcript.task for transcript in transcripts} - set(order))
+    return [
+        {"task": task, "covered": task not in retained, "pairs": [_pair(transcript) for transcript in chosen]}
+        for task in order
+        if (chosen := [transcript for transcript in transcripts if transcript.task == task])
+    ]
+
+
+def _pair(transcript: Transcript) -> dict[str, Any]:
+    before, after = differing(transcript.before[:LONGEST], transcript.after[:LONGEST])
+    return {"prompt": transcript.prompt, "before": before, "after": after}
+
+
+def _visible(value: Any) -> Any:
+    """Every value that the template shows passes here, then through Jinja's escaping."""
+    from markupsafe import Markup
+
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return _spaced(value)
+    return value
+
+
+def _spaced(value: str) -> str:
+    return clean(value, lines=True, limit=LONGEST)
+
+
+def _asset(name: str) -> str:
+    return (resources.files("editkit.render") / "templates" / name).read_text(encoding="utf-8")
