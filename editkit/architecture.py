@@ -3,8 +3,8 @@
 A head is a slice of the input of the attention output projection: ``units * width == shape[axis]``. Knocking it
 out multiplies that slice by zero, which is the same as zeroing that slice of the weight.
 
-    Site(kind="head", layer=3, tensor="model.layers.3.self_attn.o_proj.weight", module="model.layers.3.self_attn.o_proj",
-         shape=(2048, 2048), axis=1, units=32, width=64)
+    Site(kind="head", layer=3, tensor="model.layers.3.self_attn.o_proj.weight",
+         module="model.layers.3.self_attn.o_proj", shape=(2048, 2048), axis=1, units=32, width=64)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Site:
     """Where one layer's units live. Invariant: ``units * width == shape[axis]``.
 
     ``axis`` is the weight's input axis: 1 for ``nn.Linear`` ([out, in]), 0 for GPT-2's ``Conv1D`` ([in, out]).
-    ``tensor`` is the name in the checkpoint; ``module`` the dotted path in the loaded model (they may differ by a prefix).
+    ``tensor`` is the name in the checkpoint; ``module`` the dotted path in the loaded model (they may differ).
     """
 
     kind: Literal["head", "neuron"]
@@ -97,7 +97,8 @@ class Architecture:
             spans = ", ".join(f"L{site.layer}H0-{site.units - 1}" for site in self.sites[:2])
             raise EditkitError(
                 f"{', '.join(show(absent))}: this {self.model_type} has no such head. "
-                f"It has {len(self.heads)} in {len(self.sites)} of {self.layers} layers ({spans}, ...); `editkit inspect` lists them."
+                f"It has {len(self.heads)} in {len(self.sites)} of {self.layers} layers ({spans}, ...); "
+                "`editkit inspect` lists them."
             )
 
     def mask(self, units: Iterable[Unit]) -> np.ndarray:
@@ -114,7 +115,7 @@ class Architecture:
 
 
 def read(directory: Path) -> Architecture:
-    """The sites of a checkpoint, from ``config.json`` and the safetensors headers; ``module`` is guessed from ``tensor``.
+    """The sites of a checkpoint, from ``config.json`` and safetensors headers; ``module`` is guessed from ``tensor``.
 
     Raises:
         EditkitError: if the type is refused, if nothing or more than one thing looks like an output projection, or if
@@ -139,6 +140,7 @@ def from_model(model: torch.nn.Module) -> Architecture:
     if config is None or not hasattr(config, "get_text_config"):
         raise EditkitError(f"{type(model).__name__} has no transformers config; editkit needs one to know its heads.")
     shapes: dict[str, tuple[int, ...]] = {}
+    module: Any
     for path, module in model.named_modules(remove_duplicate=False):
         if hasattr(module, "in_features") and hasattr(module, "out_features"):
             shapes[path] = (module.out_features, module.in_features)

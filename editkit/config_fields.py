@@ -56,8 +56,9 @@ def read_json(directory: Path) -> dict[str, Any]:
         raise EditkitError(f"{path} is not JSON: {error}.") from error
     if not isinstance(value, dict) or not isinstance(value.get("model_type"), str):
         raise EditkitError(f'{path}: expected an object with a "model_type"; is this a Hugging Face checkpoint?')
-    for fields in (value, value.get("text_config")):
-        for name in (*LAYERS, *HEADS, *GROUPS) if isinstance(fields, dict) else ():
+    text = value.get("text_config")
+    for fields in (value, text if isinstance(text, dict) else {}):
+        for name in (*LAYERS, *HEADS, *GROUPS):
             count = fields.get(name)
             if isinstance(count, int) and not 0 <= count <= _LARGEST:
                 raise EditkitError(f'{path}: "{name}" is {count}; no model has that many.')

@@ -255,7 +255,7 @@ def load(
             the layers over all GPUs.
         dtype: ``auto`` keeps the checkpoint's own; else ``float32``, ``bfloat16`` or ``float16``.
         trust_remote_code: run Python files that came with the checkpoint. Off: such models are refused.
-        check: run the causal self-check (``architecture.prove``): zero mask changes nothing, every site something.
+        check: run the causal self-check (``proof.prove``): zero mask changes nothing, every site something.
 
     Raises:
         EditkitError: unknown model, missing weights, unsupported architecture, or a failed self-check.
@@ -277,7 +277,8 @@ def load_source(
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
-    from editkit.architecture import from_model, prove
+    from editkit.architecture import from_model
+    from editkit.proof import prove
 
     logging.disable_progress_bar()
     spread = device in {"balanced", "balanced_low_0", "sequential"}

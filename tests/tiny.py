@@ -17,7 +17,7 @@ SMALL: dict[str, int | float] = {
     **dict.fromkeys(
         ("intermediate_size", "ffn_dim", "decoder_ffn_dim", "encoder_ffn_dim", "n_inner", "dff", "dim_ff"), 48
     ),
-    **dict.fromkeys(("d_inner", "ffn_hidden_size", "intermediate_size_mlp", "feed_forward_size"), 48),
+    **dict.fromkeys(("dim_ff", "d_inner", "ffn_hidden_size", "intermediate_size_mlp", "feed_forward_size"), 48),
     **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size", "expert_ffn_hidden_size"), 24),
     **dict.fromkeys(("shared_intermediate_size", "shared_experts_intermediate_size"), 24),
     **dict.fromkeys(("moe_shared_expert_intermediate_size", "router_hidden_size"), 24),
@@ -75,11 +75,12 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "bamba": {"attn_layer_indices": [1]},
     "big_bird": {"attention_type": "original_full"},
     "bigbird_pegasus": {"attention_type": "original_full"},
-    "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": None, "attn_pdrop": 0.0, "rope_theta": 10000.0}},
+    "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "attn_pdrop": 0.0, "rope_theta": 10000.0}},
     "deepseek_v2": {"n_routed_experts": 4, "num_experts_per_tok": 2},
     "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
     "gemma3n_text": {"intermediate_size": 48, "num_kv_shared_layers": 0},
     "granitemoehybrid": {"layer_types": HYBRID},
+    "hrm_text": {"num_layers_per_stack": 2, "num_hidden_layers": 16},
     "hunyuan_v1_dense": {"head_dim": 8},
     "hunyuan_v1_moe": {"head_dim": 8, "num_experts": 4, "moe_topk": 2},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
