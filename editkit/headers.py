@@ -15,7 +15,6 @@ import json
 import math
 import os
 import re
-import stat
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from editkit.errors import EditkitError
+from editkit.files import inside, is_file_name, printable
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -38,7 +38,6 @@ BITS: Mapping[str, int] = {
 """Bits of one element of each dtype of the format."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.:/@+\-]{1,1024}")
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -83,14 +82,15 @@ def read(directory: Path) -> Headers:
 def read_file(path: Path, name: str | None = None) -> dict[str, TensorInfo]:
     """The tensors of one safetensors file. ``name`` is what they and the messages call the file."""
     name = name or path.name
-    try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            length = header_length(file.read(8), size, name)
-            raw = file.read(length)
-    except OSError as error:
-        raise EditkitError(f"{name}: cannot be read ({error.strerror}).") from error
+    raw, size = _raw_header(path, name)
     return parse(raw, size, name)
+
+
+def metadata(path: Path) -> dict[str, str]:
+    """The ``__metadata__`` of one safetensors file (empty if it has none)."""
+    raw, size = _raw_header(path, path.name)
+    parse(raw, size, path.name)
+    return _json(raw, path.name).get("__metadata__", {})
 
 
 def header_length(first: bytes, size: int, where: str) -> int:
@@ -127,47 +127,14 @@ def parse(raw: bytes, size: int, where: str) -> dict[str, TensorInfo]:
     return {tensor.name: tensor for tensor in tensors}
 
 
-def inside(directory: Path, name: str) -> Path:
-    """The real path of the file ``name`` of a checkpoint.
-
-    A file may be a symbolic link only if it ends inside the checkpoint itself or, where the checkpoint is a snapshot
-    of a Hub cache (``.../snapshots/REVISION``), in the ``blobs`` folder beside ``snapshots``, where the cache has them.
-
-    Raises:
-        EditkitError: if the file is missing, leads outside, or is not a regular file (a pipe, a device, a folder).
-    """
-    root = directory.resolve()
+def _raw_header(path: Path, name: str) -> tuple[bytes, int]:
     try:
-        real = (directory / name).resolve(strict=True)
-        mode = real.stat().st_mode
-    except (OSError, RuntimeError) as error:
-        raise EditkitError(
-            f"{printable(name)}: missing from {printable(str(directory))} (or a link that leads nowhere). "
-            "Download the checkpoint again."
-        ) from error
-    blobs = root.parent.parent / "blobs"
-    cached = root.parent.name == "snapshots" and not blobs.is_symlink() and real.is_relative_to(blobs)
-    if not real.is_relative_to(root) and not cached:
-        raise EditkitError(
-            f"{printable(name)}: a link that leads out of the checkpoint. "
-            "Put the file itself in the directory, or give the directory that holds the real files."
-        )
-    if not stat.S_ISREG(mode):
-        raise EditkitError(
-            f"{printable(name)}: expected a file, found a folder or device. Remove it from the checkpoint."
-        )
-    return real
-
-
-def is_printable(text: str) -> bool:
-    """No control characters, no invisible or direction-changing ones, no line breaks."""
-    return _UNPRINTABLE.search(text) is None
-
-
-def printable(text: str) -> str:
-    """The text for a message: short, and without characters that a terminal would obey."""
-    shown = _UNPRINTABLE.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
-    return shown if len(shown) <= 200 else shown[:200] + "..."
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            length = header_length(file.read(8), size, name)
+            return file.read(length), size
+    except OSError as error:
+        raise EditkitError(f"{name}: cannot be read ({error.strerror}).") from error
 
 
 def _json(raw: bytes, where: str) -> Any:
@@ -253,16 +220,12 @@ def _read_index(directory: Path) -> dict[str, str]:
     if not isinstance(weight_map, dict) or not weight_map:
         raise EditkitError(f'{INDEX}: expected a "weight_map" from tensor names to file names, found none.')
     for name, file in weight_map.items():
-        if not isinstance(file, str) or not _is_file_name(file) or not file.endswith(".safetensors"):
+        if not isinstance(file, str) or not is_file_name(file) or not file.endswith(".safetensors"):
             raise EditkitError(
                 f"{INDEX}: {printable(name)} is said to be in {printable(repr(file))}: "
                 "expected the plain name of a .safetensors file in the same directory."
             )
     return weight_map
-
-
-def _is_file_name(text: str) -> bool:
-    return is_printable(text) and text not in ("", ".", "..") and not set(text) & set('/\\:<>"|?*') and len(text) < 256
 
 
 def _check_index(directory: Path, weight_map: Mapping[str, str], tensors: Mapping[str, TensorInfo]) -> None:
@@ -289,6 +252,6 @@ def _single(directory: Path) -> str:
         raise EditkitError(
             f"{printable(str(directory))}: expected {SINGLE}, {INDEX} or a single .safetensors file, found {found}."
         )
-    if not _is_file_name(names[0]):
+    if not is_file_name(names[0]):
         raise EditkitError(f"{printable(names[0])}: a weights file with such a name is refused. Rename it to {SINGLE}.")
     return names[0]

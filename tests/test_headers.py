@@ -100,7 +100,9 @@ def _both_read(raw: bytes) -> tuple[dict[str, headers.TensorInfo] | None, bool]:
     return ours, reference
 
 
-_GOOD = b'{"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"U8","shape":[5],"data_offsets":[24,29]}}'
+_GOOD = (
+    b'{"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"U8","shape":[5],"data_offsets":[24,29]}}'
+)
 _json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
@@ -136,7 +138,9 @@ def _flipped(draw: st.DrawFn) -> bytes:
 @example(raw=_file(b'{"a":' * 200_000))
 @example(raw=_file(b"[" * 200_000))
 @example(raw=_file(b'{"a":{"dtype":"F32","shape":[1' + b"0" * 9000 + b'],"data_offsets":[0,4]}}', bytes(4)))
-@example(raw=_file(b'{"a":{"dtype":"F32","shape":[' + b"281474976710655," * 63 + b'2],"data_offsets":[0,4]}}', bytes(4)))
+@example(
+    raw=_file(b'{"a":{"dtype":"F32","shape":[' + b"281474976710655," * 63 + b'2],"data_offsets":[0,4]}}', bytes(4))
+)
 def test_any_bytes_are_read_or_refused_and_never_read_beyond(raw: bytes) -> None:
     ours, reference = _both_read(raw)
     if ours is None:

@@ -1,0 +1,225 @@
+"""The edited model as a Hugging Face checkpoint: files copied byte for byte, with the edited slices zeroed.
+
+    write(edit, resolve("meta-llama/Llama-3.2-1B-Instruct"), Path("no-swear"))
+
+The model class is never involved, so draft heads, vision towers, tied embeddings, expert names and remote code come
+through as they are, in constant memory. Each file is reopened after it was written and compared with the base.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from editkit import architecture, headers, manifest, undo
+from editkit.edit import Base, Edit
+from editkit.errors import EditkitError, IntegrityError
+from editkit.export import patch
+from editkit.export.contents import Contents, LeftOut, contents_of
+from editkit.export.packing import read_runs
+from editkit.export.plain import plain_card
+from editkit.export.slices import Runs, Slice, by_file, slices_of
+from editkit.files import digest_of, inside, printable
+from editkit.headers import Headers, TensorInfo
+from editkit.manifest import Edited, Manifest
+from editkit.source import Source
+from editkit.staging import beside, check_free
+from editkit.undo import Kept
+
+
+@dataclass(frozen=True)
+class Written:
+    """What an export wrote. ``notes`` are sentences for the user: what was left out, what a server needs."""
+
+    directory: Path
+    form: str
+    edited: tuple[Edited, ...]
+    left_out: tuple[LeftOut, ...]
+    notes: tuple[str, ...] = ()
+
+
+def write(
+    edit: Edit,
+    base: Source,
+    out: Path,
+    *,
+    link: bool = False,
+    recipe: Mapping[str, Any] | None = None,
+    seeds: Mapping[str, int] | None = None,
+) -> Written:
+    """Write the edited checkpoint to ``out``, with ``editkit/`` (edit, undo, manifest) and a short card in it.
+
+    Args:
+        link: share the bytes of unchanged files with the base (reflink, else hard link) instead of copying them. With
+            hard links, a later change to the base's file changes OUT too; ``verify`` notices.
+        recipe: recorded in the manifest, as are ``seeds``.
+
+    Raises:
+        EditkitError: before anything is written if the edit, the base and ``out`` do not go together; after a failure
+            nothing is left at ``out``.
+    """
+    with stage(edit, base, out, link=link, recipe=recipe, seeds=seeds) as written:
+        pass
+    return Written(Path(out), written.form, written.edited, written.left_out, written.notes)
+
+
+@contextlib.contextmanager
+def stage(
+    edit: Edit,
+    base: Source,
+    out: Path,
+    *,
+    link: bool = False,
+    recipe: Mapping[str, Any] | None = None,
+    seeds: Mapping[str, int] | None = None,
+) -> Iterator[Written]:
+    """The same with room for evidence: yields the finished checkpoint in a directory beside ``out``.
+
+    The caller may load it, measure it, and add ``README.md`` and files in ``editkit/``. On a clean exit the manifest is
+    written over everything and the directory becomes ``out``; on an error it vanishes.
+    """
+    out = Path(out)
+    plan = plan_of(edit, base)
+    _check_apart(base.directory, out)
+    check_free(out, needed=_needed(base.directory, plan.contents, () if link else None, plan.runs))
+    with beside(out) as directory:
+        digests = _copy(base, plan, directory, link=link)
+        edited = edited_tensors(base.directory, directory, plan.slices)
+        files = {
+            name: Kept(at, digests[at].before or digests[at].after, (directory / at).stat().st_size)
+            for name, at in plan.contents.copied.items()
+        }
+        left_out = [asdict(row) for row in plan.contents.left_out]
+        undo.save(directory, base, plan.slices, files, left_out)
+        (directory / "editkit" / "edit.json").write_text(plan.edit.to_json(), encoding="utf-8", newline="\n")
+        stamps = {at: _stamp(directory / at) for at in digests}
+        yield Written(directory, "checkpoint", edited, plan.contents.left_out, _notes(base, plan.contents))
+        changed = sorted(at for at, stamp in stamps.items() if _stamp(directory / at) != stamp)
+        if changed:
+            raise IntegrityError(f"{', '.join(changed)}: changed after the checkpoint was written and checked.")
+        if not (directory / "README.md").exists():
+            (directory / "README.md").write_text(plain_card(plan.edit, base, "checkpoint"), encoding="utf-8")
+        record = Manifest("checkpoint", plan.edit.base, {}, edited, tuple(left_out), {}, seeds or {}, recipe)
+        manifest.write(directory, record, known={at: digest.after for at, digest in digests.items()})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that is decided before a byte is written."""
+
+    edit: Edit
+    headers: Headers
+    contents: Contents
+    slices: tuple[Slice, ...]
+    runs: Mapping[str, tuple[Runs, ...]]
+
+
+def plan_of(edit: Edit, base: Source) -> Plan:
+    """Read the base's metadata and place the edit in its files.
+
+    Raises:
+        EditkitError: if the edit was made for other weights, or does not fit these.
+    """
+    if edit.base.revision is None:
+        edit = Edit(base.base, edit.units)
+    if not _may_be_the_same(edit.base, base.base):
+        raise EditkitError(
+            f"The edit is for {printable(edit.base.model)} at revision {edit.base.revision}, the base given is at "
+            f"{base.base.revision}: these are other weights. Give the revision that the edit names."
+        )
+    found = headers.read(base.directory)
+    slices = slices_of(edit, architecture.read(base.directory), found)
+    return Plan(edit, found, contents_of(base.directory, found.files), slices, by_file(slices))
+
+
+def _may_be_the_same(one: Base, other: Base) -> bool:
+    """False where two revisions can only mean different weights (a commit says nothing about a digest)."""
+    kinds = {(base.revision or "").startswith("sha256:") for base in (one, other)}
+    return one.revision == other.revision or (len(kinds) == 2 and other.revision is not None)
+
+
+def edited_tensors(base: Path, out: Path, slices: Sequence[Slice]) -> tuple[Edited, ...]:
+    """The record of each edited tensor: its zeroed spans, and its hash in the base and in OUT."""
+    tensors: dict[str, list[Slice]] = {}
+    for piece in slices:
+        tensors.setdefault(piece.tensor.name, []).append(piece)
+    rows = []
+    for name, pieces in sorted(tensors.items()):
+        tensor = pieces[0].tensor
+        spans = tuple(sorted({(piece.start, piece.stop) for piece in pieces}))
+        digests = [tensor_digest(inside(directory, tensor.file), tensor) for directory in (base, out)]
+        rows.append(Edited(name, tensor.file, tensor.dtype, tensor.shape, pieces[0].axis, spans, *digests))
+    return tuple(rows)
+
+
+def tensor_digest(file: Path, tensor: TensorInfo) -> str:
+    """sha256 of one tensor's bytes."""
+    digest = hashlib.sha256()
+    size = tensor.end - tensor.start
+    whole, rest = divmod(size, patch.CHUNK)
+    for runs in (
+        Runs(tensor.start, patch.CHUNK, patch.CHUNK, whole),
+        Runs(tensor.end - rest, rest, max(rest, 1), int(rest > 0)),
+    ):
+        for part in read_runs(file, runs):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _check_apart(base: Path, out: Path) -> None:
+    inner, outer = out.absolute().resolve(), base.resolve()
+    if inner == outer or inner.is_relative_to(outer):
+        raise EditkitError(f"{printable(str(out))} is inside the base checkpoint. Choose one outside it.")
+
+
+def _needed(base: Path, contents: Contents, linked: Sequence[str] | None, runs: Mapping[str, tuple[Runs, ...]]) -> int:
+    """Bytes to be written: every copied file (only patched ones where the rest may be linked), and the slices."""
+    files = contents.copied if linked is None else runs
+    slices = sum(run.length * run.count for each in runs.values() for run in each)
+    return sum(inside(base, name).stat().st_size for name in files) + slices
+
+
+def _copy(base: Source, plan: Plan, directory: Path, *, link: bool) -> dict[str, patch.Digests]:
+    """Copy every file and check it at once, while both are still in memory; digests by name in OUT."""
+    digests: dict[str, patch.Digests] = {}
+    for name, at in plan.contents.copied.items():
+        real, target = inside(base.directory, name), directory / at
+        runs = plan.runs.get(name, ())
+        target.parent.mkdir(parents=True, exist_ok=True)
+        known = base.digests.get(name)
+        if link and not runs and name in plan.headers.files and patch.link(real, target):
+            digests[at] = patch.Digests(None, known or digest_of(target))
+        else:
+            digests[at] = patch.copy(real, target, runs, known=known)
+        places = patch.differences(real, target, runs)
+        if places:
+            raise IntegrityError(
+                f"{at}: reopened, it is not what was written ({_tensor_at(plan.headers, name, places[0])} differs). "
+                "The disk or the base changed while it was copied; nothing was kept."
+            )
+    return digests
+
+
+def _tensor_at(found: Headers, file: str, place: int) -> str:
+    tensors = (tensor for tensor in found.tensors.values() if tensor.file == file)
+    return next((tensor.name for tensor in tensors if tensor.start <= place < tensor.end), f"byte {place}")
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns
+
+
+def _notes(base: Source, contents: Contents) -> tuple[str, ...]:
+    weights = [row.file for row in contents.left_out if row.reason != "not part of the model"]
+    notes = []
+    if weights:
+        notes.append(f"left out, because they hold the unedited weights: {json.dumps(weights, ensure_ascii=False)}")
+    if base.converted:
+        notes.append(f"converted to safetensors: {json.dumps(base.converted, ensure_ascii=False)}")
+    return tuple(notes)

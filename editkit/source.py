@@ -1,0 +1,200 @@
+"""From what the user names to a directory of files: a local directory, a Hub id, or nothing for the bundled model.
+
+resolve("meta-llama/Llama-3.2-1B-Instruct")
+Source(directory=Path(".../snapshots/9213176"), base=Base("meta-llama/Llama-3.2-1B-Instruct", "9213176..."))
+resolve("build/llama")
+Source(directory=Path("build/llama"), base=Base("build/llama", "sha256:52ab..."), digests={"model.safetensors": ...})
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from editkit.edit import Base
+from editkit.errors import EditkitError, UsageError
+from editkit.files import digest_of, inside, is_printable, printable
+from editkit.headers import INDEX, SINGLE, read
+
+BUNDLED = "organism"
+"""The name of the model that ships inside, used where no model is named."""
+
+OTHER_WEIGHTS = (
+    *("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.keras", "*.msgpack", "*.gguf", "*.ggml", "*.onnx", "*.onnx_data"),
+    *("*.tflite", "*.ot", "*.npz", "*.nemo", "*.mlmodel", "*.mlpackage/*", "*.pdparams", "*.llamafile", "*.pkl"),
+    *("original/*", "onnx/*", "openvino/*", "coreml/*", "consolidated*.safetensors", "*.bin.index.json"),
+)
+"""Copies of the weights in other formats, and pickles: never downloaded, never shipped, as they are unedited."""
+
+_ADAPTERS = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.\-]{0,95}(/[A-Za-z0-9_][\w.\-]{0,95})?", re.ASCII)
+_REVISION = re.compile(r"[A-Za-z0-9_][\w./\-]{0,255}", re.ASCII)
+_LOCAL_NAME = re.compile(r"[\w ./\\@+=,~()&:\-]+")
+_SNAPSHOT = re.compile(r"models--([\w.\-]+)--([\w.\-]+)/snapshots/([0-9a-f]{40})$", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A readable checkpoint in safetensors form, and the name under which an edit refers to it.
+
+    Args:
+        directory: holds ``config.json`` and the weights; never written to.
+        bundled: True for the model that ships inside; output says so.
+        digests: sha256 of each weights file, where identifying the source took them anyway.
+        converted: the pickled files the weights came from, where the checkpoint had no safetensors.
+    """
+
+    directory: Path
+    base: Base
+    bundled: bool = False
+    digests: Mapping[str, str] = field(default_factory=dict)
+    converted: tuple[str, ...] = ()
+
+
+def resolve(model: str | Path | None, revision: str | None = None) -> Source:
+    """Find the checkpoint that ``model`` names; download it if it is on the Hub and not here yet.
+
+    Args:
+        model: a local directory, a Hub id (``owner/name`` or ``hf://owner/name``), or None for the bundled model.
+        revision: a Hub commit, branch or tag; for a local directory the ``sha256:`` it is expected to have.
+
+    Raises:
+        EditkitError: for an unknown model, missing weights, an adapter, a gated model, no network.
+    """
+    if model is None or (str(model) == BUNDLED and not Path(BUNDLED).is_dir()):
+        from editkit import organism
+
+        return _local(Path(organism.path()), BUNDLED, revision, bundled=True)
+    name = str(model)
+    if Path(name).expanduser().is_dir():
+        return _local(Path(name).expanduser(), name, revision, bundled=False)
+    name = name.removeprefix("hf://")
+    if _HUB_ID.fullmatch(name) is None or ".." in name or "--" in name:
+        raise EditkitError(
+            f"{printable(str(model))}: no such directory, and not a Hub id like owner/name. Check the spelling."
+        )
+    return _from_hub(name, revision)
+
+
+def weights_digest(digests: Mapping[str, str]) -> str:
+    """The revision of a local directory: what ``sha256sum *.safetensors | sha256sum`` prints."""
+    lines = "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
+    return "sha256:" + hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _local(directory: Path, name: str, revision: str | None, *, bundled: bool) -> Source:
+    cached = _SNAPSHOT.search(directory.resolve().as_posix())
+    if cached is not None:
+        owner, repository, commit = cached.groups()
+        _check_revision(name, commit, revision)
+        return _with_weights(directory, Base(f"{owner}/{repository}", commit))
+    if _LOCAL_NAME.fullmatch(name) is None or not is_printable(name) or ": " in name:
+        raise EditkitError(
+            f"{printable(name)!r}: this name would end up in a model card, and holds characters that mean something "
+            "in Markdown or YAML. Rename the directory: letters, digits, spaces and _ . - + = , ~ ( ) are fine."
+        )
+    _check_config(directory)
+    files = weight_files(directory)
+    digests = {file: digest_of(inside(directory, file)) for file in files}
+    found = weights_digest(digests)
+    _check_revision(name, found, revision)
+    source = _with_weights(directory, Base(name, found))
+    kept = {} if source.converted else digests
+    return Source(source.directory, source.base, bundled, kept, source.converted)
+
+
+def _check_revision(name: str, found: str, expected: str | None) -> None:
+    if expected is None or expected == found:
+        return
+    if re.fullmatch(r"sha256:[0-9a-f]{64}|[0-9a-f]{40}", expected) is None:
+        raise UsageError(f"{printable(name)} is a local directory, it has no revision {printable(expected)!r}.")
+    raise EditkitError(
+        f"{printable(name)}: expected revision {expected}, found {found}: these are other weights. "
+        "Give the model that the edit names, or make the edit again for this one."
+    )
+
+
+def weight_files(directory: Path) -> tuple[str, ...]:
+    """The files that hold the weights of a local checkpoint: safetensors, else PyTorch pickles.
+
+    Raises:
+        EditkitError: if there are none, or if the directory holds an adapter.
+    """
+    if (directory / INDEX).exists() or any(
+        not path.name.startswith("adapter_") for path in directory.glob("*.safetensors")
+    ):
+        return read(directory).files
+    pickles = tuple(sorted(path.name for path in directory.glob("pytorch_model*.bin")))
+    if pickles:
+        return pickles
+    where = printable(str(directory))
+    if any((directory / name).exists() for name in _ADAPTERS):
+        raise EditkitError(
+            f"{where} holds an adapter, not a model: its heads are in the base model's weights. Merge it first "
+            "(peft: PeftModel.from_pretrained(base, adapter).merge_and_unload().save_pretrained(DIR)), then give DIR."
+        )
+    others = sorted(
+        path.name for pattern in ("*.gguf", "*.h5", "*.msgpack", "*.onnx") for path in directory.glob(pattern)
+    )
+    found = f"only {printable(', '.join(others[:3]))}" if others else "none"
+    raise EditkitError(f"{where}: expected weights ({SINGLE}, or shards and {INDEX}), found {found}.")
+
+
+def _check_config(directory: Path) -> None:
+    if not (directory / "config.json").exists() and not any((directory / name).exists() for name in _ADAPTERS):
+        raise EditkitError(
+            f"{printable(str(directory))}: expected config.json, found none: this is not a transformers checkpoint."
+        )
+
+
+def _with_weights(directory: Path, base: Base) -> Source:
+    """The source, its weights in safetensors form: converted beside, in the user's cache, if they are pickles."""
+    _check_config(directory)
+    files = weight_files(directory)
+    if not files[0].endswith(".bin"):
+        return Source(directory, base)
+    from editkit.convert import converted
+
+    return Source(converted(directory, base), base, converted=files)
+
+
+def _from_hub(name: str, revision: str | None) -> Source:
+    if revision is not None and (_REVISION.fullmatch(revision) is None or ".." in revision):
+        raise UsageError(f"{printable(revision)!r} is no revision: expected a commit, a branch or a tag.")
+    directory = _download(name, revision, OTHER_WEIGHTS)
+    safetensors = [path for path in directory.glob("*.safetensors") if not path.name.startswith("adapter_")]
+    if not safetensors and (directory / "config.json").exists():
+        pickles = [pattern for pattern in OTHER_WEIGHTS if pattern not in ("*.bin", "*.bin.index.json")]
+        directory = _download(name, revision, pickles)
+    return _with_weights(directory, Base(name, directory.name))
+
+
+def _download(name: str, revision: str | None, ignored: Iterable[str]) -> Path:
+    from huggingface_hub import errors as hub
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, revision=revision, ignore_patterns=list(ignored)))
+    except hub.IncompleteSnapshotError as error:  # offline: what the cache has may be all that counts; headers decide
+        return Path(error.snapshot_path)
+    except hub.GatedRepoError as error:
+        raise EditkitError(
+            f"{name} is gated: accept its terms at https://huggingface.co/{name}, then log in with `hf auth login`."
+        ) from error
+    except hub.RepositoryNotFoundError as error:
+        raise EditkitError(
+            f"{name}: no such directory and no such model on the Hub, or it is private. "
+            "Check the spelling; for a private model log in with `hf auth login`."
+        ) from error
+    except hub.RevisionNotFoundError as error:
+        raise EditkitError(f"{name}: the Hub has no revision {revision!r} of it.") from error
+    except hub.LocalEntryNotFoundError as error:
+        raise EditkitError(
+            f"{name}: not in the local cache, and the Hub cannot be reached (offline, or HF_HUB_OFFLINE is set). "
+            "Connect, or give a local directory."
+        ) from error
+    except (hub.HTTPError, hub.HFValidationError, OSError) as error:  # pyright: ignore[reportPrivateImportUsage]
+        raise EditkitError(f"{name}: could not be downloaded ({printable(str(error).strip())}).") from error

@@ -1,0 +1,132 @@
+"""Write beside, then rename: a crash at any instant leaves either nothing at OUT or the finished directory.
+
+    build/.no-swear.partial-myhost-4711/    while it is being written
+    build/no-swear/                         once it is whole
+
+What a killed run left behind is cleared away by the next run for the same OUT.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from editkit.errors import EditkitError
+from editkit.files import is_printable, printable
+
+_MARGIN = 16 << 20
+"""Bytes kept free beyond what will be written: the card, the report, the file system's own blocks."""
+
+
+def check_free(out: Path, *, needed: int = 0) -> None:
+    """Refuse early what would fail late: OUT exists, its folder cannot be written, the disk is too full.
+
+    Raises:
+        EditkitError: saying which of these it is.
+    """
+    where = printable(str(out))
+    if not is_printable(str(out)):
+        raise EditkitError(f"{where}: a directory name with control characters is refused. Choose another.")
+    if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
+        raise EditkitError(f"{where} already exists. Choose another output directory, or remove it first.")
+    parent = _existing(out.absolute().parent)
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise EditkitError(f"{where}: {printable(str(parent))} cannot be written to. Choose another output directory.")
+    free = shutil.disk_usage(parent).free
+    if needed and free < needed + _MARGIN:
+        raise EditkitError(
+            f"{where}: needs {_size(needed + _MARGIN)} of disk, {_size(free)} are free on {printable(str(parent))}. "
+            "Free some space, or write to another disk."
+        )
+
+
+@contextlib.contextmanager
+def beside(out: Path) -> Iterator[Path]:
+    """A new directory next to ``out``; on a clean exit it is flushed to disk and becomes ``out``, else it vanishes.
+
+    Raises:
+        EditkitError: if ``out`` exists, or for anything the disk refuses (full, read-only), with nothing left behind.
+    """
+    out = Path(out).absolute()
+    check_free(out)
+    partial = out.with_name(f".{out.name}.partial-{_host()}-{os.getpid()}")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        _clear_dead(out)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        yield partial
+        _flush(partial)
+        if out.is_dir():
+            out.rmdir()  # refuses if somebody filled it meanwhile
+        partial.rename(out)
+        _flush_folder(out.parent)
+    except OSError as error:
+        raise EditkitError(f"{printable(str(out))}: {_reason(error)}. Nothing was written there.") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _reason(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+        return f"the disk is full or a size limit was met ({error.strerror}); free some space or choose another disk"
+    if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+        return f"it cannot be written to ({error.strerror}); choose another output directory"
+    if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+        return "it was filled by somebody else meanwhile; choose another output directory"
+    return f"writing failed ({printable(str(error))})"
+
+
+def _existing(path: Path) -> Path:
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path
+
+
+def _host() -> str:
+    return re.sub(r"[^A-Za-z0-9]", "", socket.gethostname())[:32] or "host"
+
+
+def _clear_dead(out: Path) -> None:
+    """Remove what runs of this host that are no longer alive left behind for the same OUT."""
+    prefix = f".{out.name}.partial-{_host()}-"
+    for path in out.parent.iterdir():
+        number = path.name.removeprefix(prefix)
+        if path.name.startswith(prefix) and number.isdigit() and not _is_alive(int(number)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def _flush(directory: Path) -> None:
+    for folder, _, files in os.walk(directory):
+        for name in files:
+            with open(os.path.join(folder, name), "rb") as file:
+                os.fsync(file.fileno())
+        _flush_folder(Path(folder))
+
+
+def _flush_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"

@@ -1,0 +1,161 @@
+"""The removed slices, kept in ``editkit/undo.safetensors``, and the way back to the base, bit for bit.
+
+    tensors   "model.layers.3.self_attn.o_proj.weight/1:320:384"  BF16 [2048, 64]
+    metadata  {"editkit": '{"files": {"model.safetensors": {"at": "model.safetensors", "sha256": "9f2c..."},
+                                      "README.md": {"at": "editkit/base/README.md", ...}}, "left_out": [...], ...}'}
+
+``files`` lists the files of the base: where OUT keeps each (``at``; null where only the base itself has it, as for an
+adapter), and what it hashed to. The way back is checked against those hashes before it is called done.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from editkit import headers, source
+from editkit.edit import Base
+from editkit.errors import IntegrityError
+from editkit.export import patch
+from editkit.export.packing import key_of, pack, packed_slice, read_runs
+from editkit.export.slices import Runs, Slice, runs_of
+from editkit.files import digest_of, inside, is_relative_name, printable
+from editkit.headers import TensorInfo
+from editkit.staging import beside, check_free
+
+FORMAT = 1
+NAME = "editkit/undo.safetensors"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One file of the base: its sha256 and size, and where OUT keeps its bytes (None: OUT does not)."""
+
+    at: str | None
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Undo:
+    """What leads back: the removed slices with their spans in ``path``, and every file of the base by its base name."""
+
+    path: Path
+    base: Base
+    slices: Mapping[Slice, TensorInfo]
+    files: Mapping[str, Kept]
+    left_out: tuple[Mapping[str, str], ...]
+
+
+def save(
+    directory: Path,
+    base: source.Source,
+    slices: Sequence[Slice],
+    files: Mapping[str, Kept],
+    left_out: Sequence[Mapping[str, str]],
+) -> None:
+    """Write ``editkit/undo.safetensors`` into ``directory``; the slices' bytes are read from the base."""
+    unique = {key_of(piece): piece for piece in slices}
+    record = {
+        "format": FORMAT,
+        "base": {"model": base.base.model, "revision": base.base.revision},
+        "slices": [
+            {"key": key, "tensor": piece.tensor.name, "axis": piece.axis, "start": piece.start, "stop": piece.stop}
+            for key, piece in unique.items()
+        ],
+        "files": {name: vars(kept) for name, kept in files.items()},
+        "left_out": [dict(row) for row in left_out],
+    }
+    packed = [packed_slice(piece, inside(base.directory, piece.tensor.file)) for piece in unique.values()]
+    (directory / NAME).parent.mkdir(exist_ok=True)
+    pack(directory / NAME, packed, {"editkit": json.dumps(record)})
+
+
+def read(out: Path) -> Undo:
+    """Read OUT's undo file.
+
+    Raises:
+        IntegrityError: if there is none or it does not fit OUT's weights.
+    """
+    if not (out / NAME).is_file():
+        raise IntegrityError(f"{printable(str(out))}: expected {NAME}, found none: nothing here can be undone.")
+    path = inside(out, NAME)
+    stored = headers.read_file(path, NAME)
+    try:
+        record = json.loads(headers.metadata(path)["editkit"])
+        if record["format"] != FORMAT:
+            raise IntegrityError(f"{NAME}: expected format {FORMAT}: another editkit wrote it, or it was changed.")
+        files = {name: Kept(row["at"], str(row["sha256"]), int(row["size"])) for name, row in record["files"].items()}
+        base = Base(str(record["base"]["model"]), record["base"]["revision"])
+        rows = [_row(row) for row in record["slices"]]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise IntegrityError(f"{NAME}: its record is not what editkit writes ({error!r}).") from error
+    wrong = [name for name, kept in files.items() if not (is_relative_name(name) and is_relative_name(kept.at or "a"))]
+    if wrong:
+        raise IntegrityError(f"{NAME}: {printable(wrong[0])!r} is no name of a file inside a checkpoint.")
+    weights = headers.read(out).tensors if any(kept.at for kept in files.values()) else {}
+    slices = {_slice(row, weights, stored): stored[row[0]] for row in rows} if weights else {}
+    return Undo(path, base, slices, files, tuple(record["left_out"]))
+
+
+def write(out: Path, directory: Path) -> Path:
+    """Restore the base of OUT into a new ``directory``, bit for bit: its own file names, every file that OUT keeps.
+
+    Files that OUT left out (other formats of the weights) are not restored; ``read(out).left_out`` lists them.
+
+    Raises:
+        IntegrityError: if a restored file does not hash to what the base's did; nothing is written then.
+    """
+    undo = read(out)
+    check_free(directory, needed=sum(kept.size for kept in undo.files.values()))
+    origin = out
+    if not any(kept.at for kept in undo.files.values()):  # an adapter or a delta: the base itself is unchanged
+        origin = source.resolve(undo.base.model, undo.base.revision).directory
+    with beside(directory) as target:
+        wrong = []
+        for name, kept in sorted(undo.files.items()):
+            place = target / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            patch.copy(inside(origin, kept.at or name), place)
+            _put_back(undo, kept.at or name, place)
+            if digest_of(place) != kept.sha256:
+                wrong.append(name)
+        if wrong:
+            raise IntegrityError(
+                f"{printable(str(out))}: cannot restore {', '.join(wrong)}: the result is not what the base was. "
+                "A file was changed since; `editkit verify` says which."
+            )
+    return directory
+
+
+def _put_back(undo: Undo, file: str, place: Path) -> None:
+    with open(place, "r+b") as target:
+        for piece, stored in undo.slices.items():
+            if piece.tensor.file != file:
+                continue
+            runs = runs_of(piece)
+            rows = Runs(stored.start, runs.length, runs.length, runs.count)
+            for number, part in enumerate(read_runs(undo.path, rows)):
+                target.seek(runs.first + number * runs.stride)
+                target.write(part)
+
+
+def _row(row: Mapping[str, Any]) -> tuple[str, str, int, int, int]:
+    return row["key"], row["tensor"], int(row["axis"]), int(row["start"]), int(row["stop"])
+
+
+def _slice(
+    row: tuple[str, str, int, int, int], weights: Mapping[str, TensorInfo], stored: Mapping[str, TensorInfo]
+) -> Slice:
+    key, name, axis, start, stop = row
+    tensor, kept = weights.get(name), stored.get(key)
+    if tensor is None or kept is None:
+        raise IntegrityError(f"{NAME}: {printable(str(key))} is missing here or in the weights.")
+    piece = Slice("", tensor, axis, start, stop)
+    fits = 0 <= axis < len(tensor.shape) and 0 <= start < stop <= tensor.shape[axis]
+    if not fits or kept.shape != piece.shape or kept.dtype != tensor.dtype:
+        raise IntegrityError(f"{NAME}: {printable(key)} does not fit {printable(name)} of shape {list(tensor.shape)}.")
+    return piece
