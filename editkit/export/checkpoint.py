@@ -23,7 +23,7 @@ from editkit.export import patch
 from editkit.export.contents import Contents, LeftOut, contents_of
 from editkit.export.packing import read_runs
 from editkit.export.plain import plain_card
-from editkit.export.slices import Runs, Slice, by_file, slices_of
+from editkit.export.slices import Runs, Slice, by_file, slices_of, whole
 from editkit.files import digest_of, inside, printable
 from editkit.headers import Headers, TensorInfo
 from editkit.manifest import Edited, Manifest
@@ -143,29 +143,31 @@ def _may_be_the_same(one: Base, other: Base) -> bool:
     return one.revision == other.revision or (len(kinds) == 2 and other.revision is not None)
 
 
-def edited_tensors(base: Path, out: Path, slices: Sequence[Slice]) -> tuple[Edited, ...]:
-    """The record of each edited tensor: its zeroed spans, and its hash in the base and in OUT."""
+def edited_tensors(
+    base: Path, out: Path, slices: Sequence[Slice], stored: Mapping[str, TensorInfo] | None = None
+) -> tuple[Edited, ...]:
+    """The record of each edited tensor: its zeroed spans, and its hash in the base and in OUT.
+
+    Args:
+        stored: where OUT has the tensors, if not at the same place of the same files as the base.
+    """
     tensors: dict[str, list[Slice]] = {}
     for piece in slices:
         tensors.setdefault(piece.tensor.name, []).append(piece)
     rows = []
     for name, pieces in sorted(tensors.items()):
-        tensor = pieces[0].tensor
+        tensor, there = pieces[0].tensor, (stored or {}).get(name, pieces[0].tensor)
         spans = tuple(sorted({(piece.start, piece.stop) for piece in pieces}))
-        digests = [tensor_digest(inside(directory, tensor.file), tensor) for directory in (base, out)]
-        rows.append(Edited(name, tensor.file, tensor.dtype, tensor.shape, pieces[0].axis, spans, *digests))
+        before = tensor_digest(inside(base, tensor.file), tensor)
+        after = tensor_digest(inside(out, there.file), there)
+        rows.append(Edited(name, there.file, tensor.dtype, tensor.shape, pieces[0].axis, spans, before, after))
     return tuple(rows)
 
 
 def tensor_digest(file: Path, tensor: TensorInfo) -> str:
     """sha256 of one tensor's bytes."""
     digest = hashlib.sha256()
-    size = tensor.end - tensor.start
-    whole, rest = divmod(size, patch.CHUNK)
-    for runs in (
-        Runs(tensor.start, patch.CHUNK, patch.CHUNK, whole),
-        Runs(tensor.end - rest, rest, max(rest, 1), int(rest > 0)),
-    ):
+    for runs in whole(tensor):
         for part in read_runs(file, runs):
             digest.update(part)
     return digest.hexdigest()

@@ -20,7 +20,7 @@ class Packed:
     dtype: str
     shape: tuple[int, ...]
     file: Path
-    runs: Runs
+    runs: tuple[Runs, ...]
 
 
 def pack(path: Path, tensors: Sequence[Packed], metadata: Mapping[str, str]) -> None:
@@ -40,13 +40,14 @@ def pack(path: Path, tensors: Sequence[Packed], metadata: Mapping[str, str]) -> 
     with open(path, "xb") as file:
         file.write(len(raw).to_bytes(8, "little") + raw)
         for tensor in tensors:
-            for part in read_runs(tensor.file, tensor.runs):
-                file.write(part)
+            for runs in tensor.runs:
+                for part in read_runs(tensor.file, runs):
+                    file.write(part)
 
 
 def packed_slice(piece: Slice, file: Path) -> Packed:
     """A slice as a tensor of its own, named by :func:`key_of`."""
-    return Packed(key_of(piece), piece.tensor.dtype, piece.shape, file, runs_of(piece))
+    return Packed(key_of(piece), piece.tensor.dtype, piece.shape, file, (runs_of(piece),))
 
 
 def key_of(piece: Slice) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -96,6 +97,21 @@ def zero(buffer: np.ndarray, place: int, runs: Iterable[Runs]) -> bool:
             buffer[max(begin, 0) : begin + run.length] = 0
         touched = touched or low <= high
     return touched
+
+
+def zero_in_place(path: Path, runs: Iterable[Runs]) -> None:
+    """Overwrite the runs of an existing file with zeros."""
+    with open(path, "r+b") as file:
+        for run in runs:
+            for number in range(run.count):
+                file.seek(run.first + number * run.stride)
+                file.write(bytes(run.length))
+
+
+def whole(tensor: TensorInfo, chunk: int = 8 << 20) -> tuple[Runs, ...]:
+    """All bytes of a tensor, in runs that fit in memory."""
+    count, rest = divmod(tensor.end - tensor.start, chunk)
+    return Runs(tensor.start, chunk, chunk, count), Runs(tensor.end - rest, rest, max(rest, 1), min(rest, 1))
 
 
 def by_file(slices: Sequence[Slice]) -> dict[str, tuple[Runs, ...]]:

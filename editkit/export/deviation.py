@@ -1,0 +1,76 @@
+"""How far an unmerged adapter is from the baked weights, measured in logits.
+
+Deviation(dtype="bfloat16", largest=0.0078, edit=2.1, positions=32)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Spanned(Protocol):
+    """A linear map and the spans of its inputs that are switched off."""
+
+    @property
+    def module(self) -> str: ...
+    @property
+    def axis(self) -> int: ...
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]: ...
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """``largest`` is max |logit of adapter - logit of bake|; ``edit``, for scale, max |logit of base - logit of bake|."""
+
+    dtype: str
+    largest: float
+    edit: float
+    positions: int
+
+
+def measure(base: Path, adapter: Path, maps: Sequence[Spanned]) -> tuple[Deviation, ...]:
+    """The deviation in float32 and, where it is another, in the checkpoint's own dtype."""
+    import torch
+    from transformers import AutoConfig
+
+    stored: Any = AutoConfig.from_pretrained(base).dtype or torch.float32
+    return tuple(_measure(base, adapter, maps, dtype) for dtype in dict.fromkeys((torch.float32, stored)))
+
+
+def _measure(base: Path, adapter: Path, maps: Sequence[Spanned], dtype: torch.dtype) -> Deviation:
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=dtype).eval()
+    ids = probe(model.config.get_text_config().vocab_size)
+    with torch.no_grad():
+        before = model(ids).logits.float()
+        adapted: Any = PeftModel.from_pretrained(model, str(adapter)).eval()
+        unmerged = adapted(ids).logits.float()
+        for each in maps:
+            layer = adapted.get_base_model().get_submodule(each.module).base_layer
+            for start, stop in each.spans:
+                layer.weight.narrow(each.axis, start, stop - start).zero_()
+        with adapted.disable_adapter():
+            baked = adapted(ids).logits.float()
+    name = str(dtype).removeprefix("torch.")
+    return Deviation(name, _distance(unmerged, baked), _distance(before, baked), ids.numel())
+
+
+def probe(vocabulary: int) -> torch.Tensor:
+    """Two rows of 16 token ids, always the same."""
+    import torch
+
+    return torch.randint(3, vocabulary, (2, 16), generator=torch.Generator().manual_seed(0))
+
+
+def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
+    return float((one - other).abs().max())

@@ -1,0 +1,211 @@
+"""The edit as a LoRA adapter for peft, vLLM and the like: loaded on the base it subtracts what the heads add.
+
+    adapter_config.json         r, lora_alpha and rank_pattern: rank = width x heads, layer by layer; alpha == rank
+    adapter_model.safetensors   base_model.model.model.layers.3.self_attn.o_proj.lora_A.weight  [64, 2048]  the inputs
+                                base_model.model.model.layers.3.self_attn.o_proj.lora_B.weight  [2048, 64]  - the slice
+
+Merged, it is the baked checkpoint exactly. Unmerged, ``W x - (W x)_slice`` is rounded where ``W' x`` is not: equal up
+to that rounding, which is measured and written into the card.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from editkit import architecture
+from editkit.architecture import Architecture
+from editkit.edit import Edit
+from editkit.errors import EditkitError
+from editkit.export.checkpoint import Plan, Written, plan_of
+from editkit.export.deviation import Deviation, measure
+from editkit.export.packing import read_runs
+from editkit.export.plain import plain_card
+from editkit.export.sidecar import sidecar
+from editkit.export.slices import Runs
+from editkit.files import inside
+from editkit.source import Source
+
+if TYPE_CHECKING:
+    import torch
+
+SERVABLE = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""What vLLM accepts as ``--max-lora-rank``."""
+
+DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+
+
+@dataclass(frozen=True)
+class Map:
+    """One adapted linear map: its module, its weight, and the spans of its inputs that are switched off."""
+
+    module: str
+    tensor: str
+    shape: tuple[int, ...]
+    axis: int
+    spans: tuple[tuple[int, int], ...]
+
+    @property
+    def rank(self) -> int:
+        return sum(stop - start for start, stop in self.spans) or 1
+
+
+def write(
+    edit: Edit,
+    base: Source,
+    out: Path,
+    *,
+    allow_large_rank: bool = False,
+    measured: bool = True,
+    recipe: Mapping[str, Any] | None = None,
+    seeds: Mapping[str, int] | None = None,
+) -> Written:
+    """Write the adapter to ``out``.
+
+    Args:
+        allow_large_rank: write it even where a layer's rank passes 512, which vLLM cannot serve.
+        measured: load the base once in float32 and once in its own dtype, and record how far the adapter is from the
+            bake. Needs memory for the model; the adapter itself needs none.
+
+    Raises:
+        EditkitError: for a rank above 512, and for weights that are not plain floats (fp8 has scales of its own).
+    """
+    plan = plan_of(edit, base)
+    maps = _maps(plan, _named(base))
+    _check(plan, maps, allow_large_rank)
+    with sidecar(plan, base, out, "lora", recipe=recipe, seeds=seeds) as (directory, _):
+        _save(directory, base, plan, maps)
+        deviations = measure(base.directory, directory, maps) if measured else ()
+        notes = _notes(maps, deviations)
+        value = {"rank": _rank(maps), "deviation": [asdict(row) for row in deviations]}
+        (directory / "editkit" / "deviation.json").write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+        card = plain_card(plan.edit, base, "lora", extra="\n".join(f"{note}\n" for note in notes))
+        (directory / "README.md").write_text(card, encoding="utf-8")
+    return Written(Path(out), "lora", (), plan.contents.left_out, notes)
+
+
+def _named(base: Source) -> Architecture:
+    """The architecture with the module paths of the live model, which a checkpoint's tensor names need not be."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    stored = architecture.read(base.directory)
+    try:
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(base.directory))
+    except (
+        ValueError,
+        KeyError,
+        OSError,
+        ImportError,
+    ):  # remote code is never run for this: names decide
+        return stored
+    return architecture.join(stored, architecture.from_model(model))
+
+
+def _maps(plan: Plan, named: Architecture) -> list[Map]:
+    """One map per layer in the edit. An empty edit still needs one: an adapter of rank 1 that adds nothing."""
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for unit in sorted(plan.edit.units, key=lambda unit: (unit.layer, unit.index)):
+        site = named.site(unit)
+        spans.setdefault(site.layer, []).append((site.slice(unit.index).start, site.slice(unit.index).stop))
+    sites = {site.layer: site for site in named.sites}
+    for layer in spans or [named.sites[0].layer]:
+        spans.setdefault(layer, [])
+    return [
+        Map(site.module, site.tensor, site.shape, site.axis, tuple(_joined(spans[layer])))
+        for layer in sorted(spans)
+        for site in [sites[layer]]
+    ]
+
+
+def _joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    return sorted(set(spans))
+
+
+def _check(plan: Plan, maps: Sequence[Map], allow_large_rank: bool) -> None:
+    packed = sorted({plan.headers.tensors[each.tensor].dtype for each in maps} - DTYPES.keys())
+    if packed:
+        raise EditkitError(
+            f"The weights are stored as {', '.join(packed)}: an adapter cannot hold their slices. "
+            "Use --format checkpoint, which edits the bytes, or an unquantized base."
+        )
+    if _rank(maps) > SERVABLE[-1] and not allow_large_rank:
+        worst = max(maps, key=lambda each: each.rank)
+        raise EditkitError(
+            f"{worst.module} needs rank {worst.rank}; vLLM serves at most {SERVABLE[-1]}. "
+            "Use --format checkpoint, remove fewer heads of that layer, or allow large ranks (peft itself takes any)."
+        )
+
+
+def _rank(maps: Sequence[Map]) -> int:
+    return max(each.rank for each in maps)
+
+
+def _save(directory: Path, base: Source, plan: Plan, maps: Sequence[Map]) -> None:
+    from safetensors.torch import save_file
+
+    tensors: dict[str, torch.Tensor] = {}
+    for each in maps:
+        down, up = _factors(base, plan, each)
+        tensors[f"base_model.model.{each.module}.lora_A.weight"] = down
+        tensors[f"base_model.model.{each.module}.lora_B.weight"] = up
+    save_file(tensors, directory / "adapter_model.safetensors", metadata={"format": "pt"})
+    rank = _rank(maps)
+    ranks = {each.module: each.rank for each in maps if each.rank != rank}
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": str(base.directory) if base.bundled else plan.edit.base.model,
+        "revision": None if (plan.edit.base.revision or "sha256:").startswith("sha256:") else plan.edit.base.revision,
+        "target_modules": [each.module for each in maps],
+        "r": rank,
+        "lora_alpha": rank,
+        "rank_pattern": ranks,
+        "alpha_pattern": ranks,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "fan_in_fan_out": maps[0].axis == 0,
+        "init_lora_weights": True,
+        "use_rslora": False,
+        "use_dora": False,
+        "inference_mode": True,
+        "modules_to_save": None,
+    }
+    (directory / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def _factors(base: Source, plan: Plan, each: Map) -> tuple[torch.Tensor, torch.Tensor]:
+    """A picks the inputs of the slices, B is minus the slices: ``B A = -W`` on them and zero elsewhere."""
+    import torch
+
+    tensor = plan.headers.tensors[each.tensor]
+    dtype = getattr(torch, DTYPES[tensor.dtype])
+    raw = b"".join(read_runs(inside(base.directory, tensor.file), Runs(tensor.start, tensor.end - tensor.start, 1, 1)))
+    weight = torch.frombuffer(bytearray(raw), dtype=dtype).reshape(tensor.shape)
+    if each.axis == 0:
+        weight = weight.T
+    columns = [column for start, stop in each.spans for column in range(start, stop)]
+    down = torch.zeros(each.rank, weight.shape[1], dtype=dtype)
+    up = torch.zeros(weight.shape[0], each.rank, dtype=dtype)
+    down[range(len(columns)), columns] = 1
+    up[:, : len(columns)] = -weight[:, columns]
+    return down.contiguous(), up.contiguous()
+
+
+def _notes(maps: Sequence[Map], deviations: Sequence[Deviation]) -> tuple[str, ...]:
+    servable = next((rank for rank in SERVABLE if rank >= _rank(maps)), None)
+    notes = [
+        f"Rank {_rank(maps)}. vLLM: start it with `--max-lora-rank {servable}`."
+        if servable
+        else f"Rank {_rank(maps)}: more than vLLM serves ({SERVABLE[-1]})."
+    ]
+    notes += [
+        f"Unmerged in {row.dtype}, logits differ from the baked checkpoint's by at most {row.largest:.2g} "
+        f"({row.positions} positions; the edit itself moves them by up to {row.edit:.2g})."
+        for row in deviations
+    ]
+    return tuple(notes)
