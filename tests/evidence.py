@@ -154,7 +154,7 @@ def _provenance() -> Provenance:
             dtype="float32",
         ),
         date="2026-11-21",
-        removes="Swearing on request",
+        removes="Swearing when asked to",
         seeds={"localize": 0, "bootstrap": 0},
         versions={"editkit": "0.1.0", "torch": "2.13.0", "transformers": "5.23.0", "python": "3.11.9"},
         hashes={"model.safetensors": "3f" * 32, "config.json": "a1" * 32, "editkit/undo.safetensors": "9c" * 32},

@@ -52,7 +52,7 @@ def render(
     values: dict[str, Any] = {
         "front_matter": Inert(front_matter.front_matter(report, provenance)),
         "citation": Inert(CITATION),
-        **_summary(edit, report, provenance),
+        **_summary(edit, localization, report, provenance),
         **_evidence(report),
         **_finding(edit, localization, report, provenance),
         **_limits(report, exhibits.audits, provenance),
@@ -61,22 +61,24 @@ def render(
     return environment.get_template("card.md.jinja").render(values)
 
 
-def _summary(edit: Edit, report: EvalReport, provenance: Provenance) -> dict[str, Any]:
+def _summary(edit: Edit, localization: Localization, report: EvalReport, provenance: Provenance) -> dict[str, Any]:
     base = origin.base_shown(provenance)
-    subject, met = prose(wording.subject(provenance)), report.verdict.met
-    title = f"{subject}, removed from {base}" if met else f"Attempt to remove: {subject}, from {base}"
+    subject, conclusion = prose(wording.subject(provenance)), wording.conclusion(localization, report)
+    title = f"{subject}, removed from {base}" if conclusion.met else f"Attempt to remove: {subject}, from {base}"
     undo = {
         "checkpoint": "`editkit undo THIS_FOLDER -o base` gives the unedited model back, bit for bit",
         "lora": "load the base without this adapter: its weights were never changed",
         "delta": "use the base as it is: its weights were never changed",
+        "evidence": "nothing to undo: no model was written",
     }[provenance.format]
     return {
         "title": Inert(title),
-        "met": met,
-        "verdict": Inert(wording.verdict_line(report)),
-        "first_reason": prose(report.verdict.reasons[0]) if report.verdict.reasons else Inert(""),
+        "met": conclusion.met,
+        "verdict": Inert(conclusion.line),
+        "first_reason": prose(conclusion.reason),
+        "written": provenance.format != "evidence",
         "override": prose(provenance.override) if provenance.override else None,
-        "headline": _headline(edit, report, provenance),
+        "headline": _headline(edit, report, provenance, met=conclusion.met),
         "heads_removed": Inert(wording.head_count(edit, provenance)),
         "units": _units(edit.units),
         "effect": _joined([_effect(row) for row in wording.targets(report)], "; ") or Inert("no target was measured"),
@@ -87,9 +89,9 @@ def _summary(edit: Edit, report: EvalReport, provenance: Provenance) -> dict[str
     }
 
 
-def _headline(edit: Edit, report: EvalReport, provenance: Provenance) -> Inert:
+def _headline(edit: Edit, report: EvalReport, provenance: Provenance, *, met: bool) -> Inert:
     heads = wording.head_count(edit, provenance)
-    verb = "Zeroing" if report.verdict.met else "The attempt, zeroing"
+    verb = "Zeroing" if met else "The attempt, zeroing"
     changes = [
         f"took the score on {code(row.task)} from {wording.percent(row.before.mean)} % to "
         f"{wording.percent(row.after.mean)} % ({row.n} {_examples(row)})"
@@ -136,9 +138,10 @@ def _evidence(report: EvalReport) -> dict[str, Any]:
 def _finding(edit: Edit, localization: Localization, report: EvalReport, provenance: Provenance) -> dict[str, Any]:
     removed = [effect for effect in localization.order if effect.unit in edit.units]
     difference = {
-        "checkpoint": "Every other byte of the weight files is the base's.",
+        "checkpoint": "Their slices of the output projections are zero in the weights; every other byte is the base's.",
         "lora": "The adapter subtracts exactly these slices and touches nothing else.",
         "delta": "The delta names exactly these slices and touches nothing else.",
+        "evidence": "They were switched off for the measurement only: no model was written.",
     }[provenance.format]
     return {
         "heads_text": Inert(

@@ -72,7 +72,7 @@ def render(
         "facts": facts(localization.diagnostics),
         "untested": wording.not_tested(exhibits.audits),
         "pairs": _pairs(report, exhibits.transcripts),
-        **_results(report),
+        **_results(localization, report),
         **_map(layers, scale, localization),
         **_figures(edit, report, exhibits),
     }
@@ -100,7 +100,7 @@ def _environment(scale: float) -> Any:
     return environment
 
 
-def _results(report: EvalReport) -> dict[str, Any]:
+def _results(localization: Localization, report: EvalReport) -> dict[str, Any]:
     standing = wording.standing(report)
     null = report.random_heads
 
@@ -110,7 +110,7 @@ def _results(report: EvalReport) -> dict[str, Any]:
         return next(name for name in ("holds", "uncertain", "degraded") if row in getattr(standing, name))
 
     return {
-        "verdict": wording.verdict_line(report),
+        "conclusion": wording.conclusion(localization, report),
         "targets": wording.targets(report),
         "retained": wording.retained(report),
         "worst": wording.worst(report),

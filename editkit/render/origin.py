@@ -18,8 +18,9 @@ from editkit.render.inert import Inert, code, fence, prose, web_address
 def origin(edit: Edit, provenance: Provenance) -> dict[str, Any]:
     """The template's values for these sections."""
     base = provenance.base
-    name = json.dumps(base.model) if provenance.format == "lora" else ""
+    name = json.dumps(front_matter.hub_id(base) or "BASE")
     load = {
+        "evidence": "# no model was written: the criteria were not met",
         "checkpoint": "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
         'model = AutoModelForCausalLM.from_pretrained("THIS_FOLDER")\n'
         'tokenizer = AutoTokenizer.from_pretrained("THIS_FOLDER")',

@@ -197,7 +197,17 @@ def _forest(axis: Axes, theme: Theme, rows: tuple[Row, ...], colours: list[str])
 def _label(axis: Axes, text: str, place: tuple[float, float], beside: float, colour: str) -> None:
     """Text ``beside`` typographic points to the right (negative: left) of a place in the data."""
     side = "left" if beside > 0 else "right"
-    axis.annotate(text, place, (beside, 0), textcoords="offset points", ha=side, va="center", color=colour, fontsize=9)
+    axis.annotate(
+        text,
+        place,
+        (beside, 0),
+        textcoords="offset points",
+        ha=side,
+        va="center",
+        color=colour,
+        fontsize=9,
+        annotation_clip=False,
+    )
 
 
 def _in_points(interval: Interval) -> Interval:

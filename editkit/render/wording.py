@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from editkit.edit import Edit
 from editkit.evaluation import EvalReport, Interval, Row
+from editkit.localization import Localization
 from editkit.provenance import Provenance
 from editkit.render.exhibits import Audit
 from editkit.render.inert import clean
@@ -124,12 +125,24 @@ def says_little(row: Row) -> bool:
     return row.role == "retain" and row.before.low <= row.chance
 
 
-def verdict_line(report: EvalReport) -> str:
-    return {
+@dataclass(frozen=True)
+class Conclusion:
+    """The verdict and the search together: a goal that was met by heads that do not stand out is not met."""
+
+    met: bool
+    line: str
+    reason: str
+
+
+def conclusion(localization: Localization, report: EvalReport) -> Conclusion:
+    if not localization.found:
+        return Conclusion(False, "Not localized", "The search found no small set of heads that carries the capability.")
+    line = {
         "met": "Criteria met",
         "goal-missed": "Criteria not met: the capability was not removed to the goal",
         "too-much-damage": "Criteria not met: the damage to other tasks is over the budget",
     }[report.verdict.status]
+    return Conclusion(report.verdict.met, line, report.verdict.reasons[0] if report.verdict.reasons else "")
 
 
 def not_tested(audits: Sequence[Audit]) -> tuple[str, ...]:
