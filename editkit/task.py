@@ -90,12 +90,20 @@ class Example:
 class Task(Protocol):
     """The one contract of every capability, built in, from lm-eval or from a user's file."""
 
-    name: str
-    """Lower-case, unique: ``swear``."""
-    chance: float
-    """What guessing scores, in [0, 1]."""
-    format: str
-    """``generation`` | ``choice-letter`` | ``choice-text`` | ``likelihood``: tells format heads from knowledge."""
+    @property
+    def name(self) -> str:
+        """Lower-case, unique: ``swear``."""
+        ...
+
+    @property
+    def chance(self) -> float:
+        """What guessing scores, in [0, 1]."""
+        ...
+
+    @property
+    def format(self) -> str:
+        """``generation`` | ``choice-letter`` | ``choice-text`` | ``likelihood``: tells format heads from knowledge."""
+        ...
 
     def examples(self) -> Sequence[Example]:
         """All examples, always the same and in the same order."""

@@ -92,10 +92,10 @@ def _value(number: str) -> float:
 
 @lru_cache(maxsize=4)
 def _examples(count: int) -> tuple[Example, ...]:
-    return distinct(_draw, count, "arithmetic")
+    return distinct(draw, count, "arithmetic")
 
 
-def _draw(rng: random.Random) -> Example:
+def draw(rng: random.Random) -> Example:
     kind = pick(rng, tuple(SHARES), tuple(SHARES.values()))
     while True:
         small, large = 10 + int(rng.random() * 80), 10 + int(rng.random() * 80)

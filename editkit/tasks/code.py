@@ -149,10 +149,10 @@ def _evaluate(node: ast.expr, scope: Mapping[str, Number], depth: int = 0) -> Nu
 
 @lru_cache(maxsize=4)
 def _examples(count: int) -> tuple[Example, ...]:
-    return distinct(_draw, count, "code")
+    return distinct(draw, count, "code")
 
 
-def _draw(rng: random.Random) -> Example:
+def draw(rng: random.Random) -> Example:
     operation, function = pick(rng, tuple(OPERATIONS)), pick(rng, FUNCTIONS)
     x, y = pick(rng, ARGUMENTS)
     number = int(rng.random() * len(TEMPLATES))

@@ -59,10 +59,10 @@ class Recall:
 
 @lru_cache(maxsize=4)
 def _examples(count: int) -> tuple[Example, ...]:
-    return distinct(_draw, count, "recall")
+    return distinct(draw, count, "recall")
 
 
-def _draw(rng: random.Random) -> Example:
+def draw(rng: random.Random) -> Example:
     verb = pick(rng, tuple(SHARES), tuple(SHARES.values()))
     pairs = 2 if rng.random() < 0.5 else 3
     names, things = sample(rng, NAMES, pairs), sample(rng, THINGS, pairs)

@@ -85,10 +85,10 @@ def answered(text: str, *, numbers: bool) -> list[str]:
 
 @lru_cache(maxsize=4)
 def _examples(count: int) -> tuple[Example, ...]:
-    return distinct(_draw, count, "sort")
+    return distinct(draw, count, "sort")
 
 
-def _draw(rng: random.Random) -> Example:
+def draw(rng: random.Random) -> Example:
     kind = pick(rng, tuple(SHARES), tuple(SHARES.values()))
     pool = NUMBERS if kind.startswith("number") else ALPHABET
     size = 3 if rng.random() < 0.6 else 4

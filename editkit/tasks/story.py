@@ -60,10 +60,10 @@ class Story:
 
 @lru_cache(maxsize=4)
 def _examples(count: int) -> tuple[Example, ...]:
-    return distinct(_draw, count, "story")
+    return distinct(draw, count, "story")
 
 
-def _draw(rng: random.Random) -> Example:
+def draw(rng: random.Random) -> Example:
     number = int(rng.random() * len(PLOTS))
     opening, ending = PLOTS[number]
     name, other = sample(rng, NAMES, 2)
