@@ -79,6 +79,19 @@ def resolve(model: str | Path | None, revision: str | None = None) -> Source:
     return _from_hub(name, revision)
 
 
+def check_name(name: str) -> None:
+    """Refuse a name that would mean something else in a model card: it ends up there as the base of an edit.
+
+    Raises:
+        EditkitError: for control characters, and for what Markdown, YAML or HTML read as markup.
+    """
+    if _LOCAL_NAME.fullmatch(name) is None or not is_printable(name) or ": " in name:
+        raise EditkitError(
+            f"{printable(name)!r}: this name would end up in a model card, and holds characters that mean something "
+            "in Markdown or YAML. Rename the directory: letters, digits, spaces and _ . - + = , ~ ( ) are fine."
+        )
+
+
 def weights_digest(digests: Mapping[str, str]) -> str:
     """The revision of a local directory: what ``sha256sum *.safetensors | sha256sum`` prints."""
     lines = "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
@@ -91,11 +104,8 @@ def _local(directory: Path, name: str, revision: str | None, *, bundled: bool) -
         owner, repository, commit = cached.groups()
         _check_revision(name, commit, revision)
         return _with_weights(directory, Base(f"{owner}/{repository}", commit))
-    if _LOCAL_NAME.fullmatch(name) is None or not is_printable(name) or ": " in name:
-        raise EditkitError(
-            f"{printable(name)!r}: this name would end up in a model card, and holds characters that mean something "
-            "in Markdown or YAML. Rename the directory: letters, digits, spaces and _ . - + = , ~ ( ) are fine."
-        )
+    if not (directory / "editkit" / "edit.json").exists():  # an output may be loaded from anywhere
+        check_name(name)
     _check_config(directory)
     files = weight_files(directory)
     digests = {file: digest_of(inside(directory, file)) for file in files}

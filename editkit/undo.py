@@ -101,7 +101,7 @@ def read(out: Path) -> Undo:
     return Undo(path, base, slices, files, tuple(record["left_out"]))
 
 
-def write(out: Path, directory: Path) -> Path:
+def undo(out: Path, directory: Path) -> Path:
     """Restore the base of OUT into a new ``directory``, bit for bit: its own file names, every file that OUT keeps.
 
     Files that OUT left out (other formats of the weights) are not restored; ``read(out).left_out`` lists them.
@@ -109,18 +109,18 @@ def write(out: Path, directory: Path) -> Path:
     Raises:
         IntegrityError: if a restored file does not hash to what the base's did; nothing is written then.
     """
-    undo = read(out)
-    check_free(directory, needed=sum(kept.size for kept in undo.files.values()))
+    record = read(out)
+    check_free(directory, needed=sum(kept.size for kept in record.files.values()))
     origin = out
-    if not any(kept.at for kept in undo.files.values()):  # an adapter or a delta: the base itself is unchanged
-        origin = source.resolve(undo.base.model, undo.base.revision).directory
+    if not any(kept.at for kept in record.files.values()):  # an adapter or a delta: the base itself is unchanged
+        origin = source.resolve(record.base.model, record.base.revision).directory
     with beside(directory) as target:
         wrong = []
-        for name, kept in sorted(undo.files.items()):
+        for name, kept in sorted(record.files.items()):
             place = target / name
             place.parent.mkdir(parents=True, exist_ok=True)
             patch.copy(inside(origin, kept.at or name), place)
-            _put_back(undo, kept.at or name, place)
+            _put_back(record, kept.at or name, place)
             if digest_of(place) != kept.sha256:
                 wrong.append(name)
         if wrong:
@@ -131,14 +131,14 @@ def write(out: Path, directory: Path) -> Path:
     return directory
 
 
-def _put_back(undo: Undo, file: str, place: Path) -> None:
+def _put_back(record: Undo, file: str, place: Path) -> None:
     with open(place, "r+b") as target:
-        for piece, stored in undo.slices.items():
+        for piece, stored in record.slices.items():
             if piece.tensor.file != file:
                 continue
             runs = runs_of(piece)
             rows = Runs(stored.start, runs.length, runs.length, runs.count)
-            for number, part in enumerate(read_runs(undo.path, rows)):
+            for number, part in enumerate(read_runs(record.path, rows)):
                 target.seek(runs.first + number * runs.stride)
                 target.write(part)
 

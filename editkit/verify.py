@@ -10,13 +10,14 @@ slices of ``edit.json`` zero; and, with the base at hand, is every other byte th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from editkit import architecture, headers, manifest, undo
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
-from editkit.export import delta, patch
+from editkit.export import delta, lora, patch
 from editkit.export.checkpoint import plan_of, tensor_digest
 from editkit.export.contents import contents_of
 from editkit.export.packing import read_runs
@@ -24,31 +25,45 @@ from editkit.export.slices import Slice, by_file, runs_of, slices_of
 from editkit.files import digest_of, inside, printable
 from editkit.headers import TensorInfo
 from editkit.manifest import Manifest
-from editkit.source import Source
+from editkit.source import Source, resolve
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What was checked: every one of ``files`` by hash, ``tensors`` edited ones for zeros, and the rest with the base."""
+    """What was checked: ``files`` by hash, ``tensors`` edited ones for zeros, and the rest against the base."""
 
     form: str
     files: int
     tensors: int
     against_base: bool
 
+    def describe(self) -> str:
+        """One sentence for the terminal."""
+        rest = "; every other byte is the base's" if self.against_base else ""
+        return f"{self.form}: {self.files} files are what was written, {self.tensors} tensors zero where edited{rest}."
 
-def verify(out: Path, base: Source | None = None) -> Verification:
+    def to_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return asdict(self)
+
+
+def verify(out: Path, base: Source | str | Path | None = None) -> Verification:
     """Check an output of editkit.
+
+    Args:
+        base: the unedited model, or its name: then every byte of OUT is compared with it.
 
     Raises:
         IntegrityError: listing every file and tensor that is not what it should be, sorted.
     """
     out = Path(out)
+    if isinstance(base, str | Path):
+        base = resolve(base)
     try:
         record = manifest.read(out)
         lines = manifest.offenders(out, record)
         if not lines:
-            lines = _zeros(out, record) if record.form != "lora" else _adapter(out)
+            lines = _zeros(out, record) if record.form != "lora" else lora.problems(out)
         if base is not None:
             lines += _against(out, record, base)
     except IntegrityError:
@@ -104,14 +119,6 @@ def _listed(record: Manifest, stored: Mapping[str, TensorInfo]) -> list[Slice]:
         if row.tensor in stored
         for start, stop in row.spans
     ]
-
-
-def _adapter(out: Path) -> list[str]:
-    """The adapter's B matrices hold nothing but minus the removed slices, byte for byte up to the sign."""
-    name = "adapter_model.safetensors"
-    stored = headers.read_file(inside(out, name), name)
-    rank = sum(tensor.shape[1] for key, tensor in stored.items() if key.endswith("lora_B.weight"))
-    return [] if rank else [f"{name}: holds no lora_B"]
 
 
 def _against(out: Path, record: Manifest, base: Source) -> list[str]:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from editkit.errors import UsageError
-
-EXPORTS: dict[str, str] = {
-    "checkpoint": "editkit.export.checkpoint",
-    "lora": "editkit.export.lora",
-    "delta": "editkit.export.delta",
-}
-"""Form -> the module that writes it; imported when it is asked for."""
+if TYPE_CHECKING:
+    from editkit.export.checkpoint import Written
 
 
-def exporter(form: str) -> Callable[..., Any]:
-    """The ``write`` of a form.
+def _checkpoint(*args: Any, **options: Any) -> Written:
+    return import_module("editkit.export.checkpoint").write(*args, **options)
 
-    Raises:
-        UsageError: listing the forms, if there is no such one.
-    """
-    if form not in EXPORTS:
-        raise UsageError(f"There is no format {form!r}; there are {', '.join(EXPORTS)}.")
-    return import_module(EXPORTS[form]).write
+
+def _lora(*args: Any, **options: Any) -> Written:
+    return import_module("editkit.export.lora").write(*args, **options)
+
+
+def _delta(*args: Any, **options: Any) -> Written:
+    return import_module("editkit.export.delta").write(*args, **options)
+
+
+EXPORTS: dict[str, Callable[..., Written]] = {"checkpoint": _checkpoint, "lora": _lora, "delta": _delta}
+"""Form -> its ``write``; the module is imported when it is called."""

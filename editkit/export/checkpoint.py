@@ -27,7 +27,7 @@ from editkit.export.slices import Runs, Slice, by_file, slices_of, whole
 from editkit.files import digest_of, inside, printable
 from editkit.headers import Headers, TensorInfo
 from editkit.manifest import Edited, Manifest
-from editkit.source import Source
+from editkit.source import Source, check_name
 from editkit.staging import beside, check_free
 from editkit.undo import Kept
 
@@ -125,6 +125,7 @@ def plan_of(edit: Edit, base: Source) -> Plan:
     Raises:
         EditkitError: if the edit was made for other weights, or does not fit these.
     """
+    check_name(edit.base.model)
     if edit.base.revision is None:
         edit = Edit(base.base, edit.units)
     if not _may_be_the_same(edit.base, base.base):

@@ -27,7 +27,7 @@ class Spanned(Protocol):
 
 @dataclass(frozen=True)
 class Deviation:
-    """``largest`` is max |logit of adapter - logit of bake|; ``edit``, for scale, max |logit of base - logit of bake|."""
+    """``largest`` is max |logit of adapter - logit of bake|; ``edit``, for scale, max |logit of base - of bake|."""
 
     dtype: str
     largest: float

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from editkit import architecture
+from editkit import architecture, undo
 from editkit.architecture import Architecture
 from editkit.edit import Edit
 from editkit.errors import EditkitError
@@ -85,6 +85,44 @@ def write(
         card = plain_card(plan.edit, base, "lora", extra="\n".join(f"{note}\n" for note in notes))
         (directory / "README.md").write_text(card, encoding="utf-8")
     return Written(Path(out), "lora", (), plan.contents.left_out, notes)
+
+
+def problems(out: Path) -> list[str]:
+    """What is wrong with an adapter on disk: it must be built of the slices in its undo file, and of nothing else."""
+    from safetensors.torch import load_file
+
+    name = "adapter_model.safetensors"
+    removed, stored = load_file(inside(out, undo.NAME)), load_file(inside(out, name))
+    slices: dict[str, list[tuple[int, int, torch.Tensor]]] = {}
+    for key, piece in removed.items():
+        tensor, place = key.rsplit("/", 1)
+        axis, start, stop = map(int, place.split(":"))
+        slices.setdefault(tensor, []).append((start, stop, piece if axis == 1 else piece.T))
+    found = {key.removesuffix("lora_B.weight") for key in stored if key.endswith("lora_B.weight")}
+    expected = [_identity(sorted(pieces, key=lambda row: row[:2])) for pieces in slices.values()] or [((), None)]
+    for prefix in sorted(found):
+        down, up = stored.get(f"{prefix}lora_A.weight"), stored[f"{prefix}lora_B.weight"]
+        match = next((row for row in expected if down is not None and _is(down, up, *row)), None)
+        if match is None:
+            return [f"{name}: {prefix}lora is not minus the removed slices"]
+        expected = [row for row in expected if row is not match]
+    is_complete = not expected and len(stored) == 2 * len(found)
+    return [] if is_complete else [f"{name}: does not hold exactly the removed slices"]
+
+
+def _identity(pieces: Sequence[tuple[int, int, torch.Tensor]]) -> tuple[tuple[int, ...], torch.Tensor | None]:
+    import torch
+
+    columns = tuple(column for start, stop, _ in pieces for column in range(start, stop))
+    return columns, -torch.cat([piece for *_, piece in pieces], dim=1)
+
+
+def _is(down: torch.Tensor, up: torch.Tensor, columns: Sequence[int], expected: torch.Tensor | None) -> bool:
+    import torch
+
+    picked = torch.zeros_like(down)
+    picked[range(len(columns)), list(columns)] = 1
+    return torch.equal(down, picked) and torch.equal(up, torch.zeros_like(up) if expected is None else expected)
 
 
 def _named(base: Source) -> Architecture:
