@@ -60,9 +60,14 @@ def weigh(differences: np.ndarray, hypotheses: int, rng: np.random.Generator) ->
         p = (1 + (largest[:, None] >= statistic[None] - 1e-12).sum(0)) / (1 + len(largest))
     else:
         pooled = np.sort(null, axis=None)
-        above = pooled.size - np.searchsorted(pooled, statistic - 1e-12, side="left")
-        p = hypotheses * (1 + above) / (1 + pooled.size)
+        p = hypotheses * (1 + _at_least(pooled, statistic)) / (1 + pooled.size)
     return Evidence(effect, effect - margin, effect + margin, np.minimum(p, 1.0))
+
+
+def uncorrected(differences: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """One-sided p of each head on its own: float[heads, examples] -> float[heads]."""
+    pooled = np.sort(_flipped(differences, rng), axis=None)
+    return (1 + _at_least(pooled, _statistic(differences))) / (1 + pooled.size)
 
 
 def stands_out(differences: np.ndarray) -> np.ndarray:
@@ -74,6 +79,11 @@ def _statistic(differences: np.ndarray) -> np.ndarray:
     """Drop over root sum of squares: flips of signs leave the denominator alone, so heads share one scale."""
     size = np.sqrt((differences**2).sum(1))
     return -differences.sum(1) / np.where(size > 0, size, 1.0)
+
+
+def _at_least(pooled: np.ndarray, statistic: np.ndarray) -> np.ndarray:
+    """How many of the sorted null statistics are no smaller; a hair of slack, as sums differ by rounding."""
+    return pooled.size - np.searchsorted(pooled, statistic - 1e-12, side="left")
 
 
 def _flipped(differences: np.ndarray, rng: np.random.Generator) -> np.ndarray:

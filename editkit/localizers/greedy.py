@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from editkit.localization import Measure, Ranking
-from editkit.localize.evidence import weigh
-from editkit.localize.halving import Table
-from editkit.localize.search import Search
+from editkit.localizers.evidence import weigh
+from editkit.localizers.halving import Table
+from editkit.localizers.search import Search
 
 
 def one_shot(measure: Measure, columns: np.ndarray, rng: np.random.Generator) -> Ranking:

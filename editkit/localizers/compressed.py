@@ -17,8 +17,8 @@ import numpy as np
 
 from editkit import design
 from editkit.localization import Measure, Ranking
-from editkit.localize.evidence import weigh
-from editkit.localize.search import Search
+from editkit.localizers.evidence import weigh
+from editkit.localizers.search import Search
 from editkit.recover import Alpha, Recovery, Target, recover
 
 GRID_MASKS = (100, 200, 300, 400)

@@ -7,10 +7,10 @@ array([ 41, 107,  12,  63,  90])
 from __future__ import annotations
 
 from editkit.localization import Localizer
-from editkit.localize.adaptive import auto
-from editkit.localize.compressed import csb, css
-from editkit.localize.greedy import greedy, one_shot
-from editkit.localize.halving import halving
+from editkit.localizers.adaptive import auto
+from editkit.localizers.compressed import csb, css
+from editkit.localizers.greedy import greedy, one_shot
+from editkit.localizers.halving import halving
 
 LOCALIZERS: dict[str, Localizer] = {
     "auto": auto,

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from editkit.localization import Measure, Ranking
-from editkit.localize.behind import backups, redundant
-from editkit.localize.evidence import weigh
-from editkit.localize.found import Found
-from editkit.localize.halving import Table, halve
-from editkit.localize.search import Search
+from editkit.localizers.behind import backups, redundant
+from editkit.localizers.evidence import weigh
+from editkit.localizers.found import Found
+from editkit.localizers.halving import Table, halve
+from editkit.localizers.search import Search
 
 Prior = Callable[[], tuple[np.ndarray, float]]
 """Cheap guesses: effects of *all* units (float[units], negative = needed) and their cost in evaluations."""
@@ -66,8 +66,8 @@ def auto(
 
 
 def usual_budget(candidates: int) -> float:
-    """A quarter of one-shot search; a little under half where heads are few, as the last stages cost the same for any."""
-    return max(0.25 * candidates, min(0.45 * candidates, 60.0))
+    """A bit over a quarter of one-shot search; just under half where heads are few, as the last stages have a price."""
+    return max(0.27 * candidates, min(0.45 * candidates, 60.0))
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def _grouped(table: Table, plan: Plan, rng: np.random.Generator) -> np.ndarray:
 def _look_again(found: Found, plan: Plan, budget: float, rng: np.random.Generator) -> str | None:
     """Condition on what was found until nothing new shows, or until the next look would break the budget."""
     search = found.table.search
-    cost = 1.5 * search.candidates * plan.again / search.examples + 8
+    cost = 1.4 * search.candidates * plan.again / search.examples + 6
     while found.places:
         if search.evaluations + cost > budget:
             return f"looking behind the found heads takes about {cost:.0f} more evaluations; the budget is {budget:.0f}"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from editkit.localization import Ranking
-from editkit.localize.evidence import Evidence
-from editkit.localize.halving import Table
+from editkit.localizers.evidence import Evidence
+from editkit.localizers.halving import Table
 
 Row = tuple[float, float, float, float]
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from editkit.localization import Measure, Ranking
-from editkit.localize.evidence import weigh
-from editkit.localize.search import Search
+from editkit.localizers.evidence import weigh
+from editkit.localizers.search import Search
 
 
 def halving(

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from editkit.localize.evidence import stands_out, weigh
-from editkit.localize.found import Found
-from editkit.localize.halving import Table, halve
+from editkit.localizers.evidence import stands_out, weigh
+from editkit.localizers.found import Found
+from editkit.localizers.halving import Table, halve
 
 NOTABLE = 0.1
 """What is not at least this share of the strongest drop is not worth conditioning on, nor counted as a backup."""
@@ -63,8 +63,8 @@ def redundant(found: Found, named: np.ndarray, hypotheses: int, rng: np.random.G
     """
     table, search = found.table, found.table.search
     few = table.sequence[: max(1, search.examples // 4)]
-    measured = ~np.isnan(table.differences[:, few]).any(1)
-    silent = np.array([place for place in named.tolist() if measured[place] and place not in found.places][:SILENT])
+    measured = set(np.flatnonzero(np.isfinite(table.differences[:, few]).all(axis=1)).tolist())
+    silent = np.array([place for place in named.tolist() if place in measured and place not in found.places][:SILENT])
     if len(silent) < 2:
         return 0
     together = np.zeros((1, search.candidates), dtype=bool)
@@ -74,9 +74,9 @@ def redundant(found: Found, named: np.ndarray, hypotheses: int, rng: np.random.G
     if not stands_out(joint - alone.sum(0)).all():
         return 0
     without = np.repeat(together, len(silent), axis=0)
-    without[np.arange(len(silent)), silent] = False
+    without[range(len(silent)), silent] = False
     added = joint - search.differences(without, few)
-    matters = stands_out(added - alone) & (added.mean(1) <= 0.25 * joint.mean())
+    matters = stands_out(added - alone) & (added.mean(axis=1) <= 0.25 * joint.mean())
     members = silent[matters][np.argsort(added.mean(1)[matters], kind="stable")][:BEST]
     return _take_together(found, members, hypotheses, rng) if len(members) > 1 else 0
 

@@ -1,0 +1,231 @@
+"""Universal heads: heads whose knockout breaks many unrelated tasks, so that a mask with one of them tells nothing.
+
+    universal({"recall": ..., "facts": ..., "letters": ..., "story": ...}, {"recall": "generation", ...}, columns, rng)
+    -> Universals(columns=[31, 61], p=[2e-4, 2e-4], drops=[[.71, .52, .48, .66], ...], modes=["repetition", ...])
+
+The rule (partial conjunction over m >= 4 tasks, r = ceil(.75 m) of them):
+
+    p = (m - r + 1) * (the r-th smallest p over tasks), Benjamini-Hochberg over heads at .05, and
+    the r-th strongest drop exceeds .1 and five times what that statistic is for the median head
+
+The second line is on the r-th strongest drop, not on the mean: a head that is everything to two tasks and nothing to
+the others is shared, not universal.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from editkit.errors import EditkitError
+from editkit.localization import Measure
+from editkit.localizers.evidence import uncorrected
+from editkit.localizers.search import Search
+
+TASKS = 4
+"""Below this many tasks "many unrelated tasks" cannot be told from "two of them"."""
+SHARE = 0.75
+LEAST_DROP = 0.1
+TIMES_MEDIAN = 5.0
+RATE = 0.05
+SPARED = 0.05
+"""A format head leaves the tasks of other formats at a mean drop of at most this."""
+GROUP = 8
+
+Failures = Callable[[Sequence[int]], Sequence[Mapping[str, float]]]
+"""Columns -> for each, the share of answers that fail in each mode: ``{"repetition": .9, "collapse": .1}``."""
+
+
+@dataclass(frozen=True)
+class Universals:
+    """Heads to set aside before any search. Arrays share one length; ``drops`` is float[heads, tasks], + = worse.
+
+    ``modes`` says how each model without the head fails, None where it was not asked. ``format_heads`` carry an answer
+    format (letter choices break, the same as text does not): not universal, and no knowledge either.
+    """
+
+    columns: np.ndarray
+    p: np.ndarray
+    drops: np.ndarray
+    tasks: tuple[str, ...]
+    modes: tuple[str | None, ...]
+    format_heads: np.ndarray
+    evaluations: float
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+
+
+def universal(
+    measures: Mapping[str, Measure],
+    formats: Mapping[str, str],
+    columns: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    failures: Failures | None = None,
+    examples: int = 20,
+    per: int | None = None,
+) -> Universals:
+    """Find the universal heads among ``columns``.
+
+    Args:
+        measures: at least four tasks, of at least two formats; none of them the capability to remove. With fewer the
+            answer is empty, ``diagnostics["untested"]`` says why, and a warning too.
+        formats: the format of each task (``generation``, ``choice-letter``, ``choice-text``, ``likelihood``).
+        failures: how the model fails without a head; asked for the universal heads only.
+        examples: how many examples of each task decide. Screening takes two.
+        per: how many examples one evaluation stands for (the target's search set); None = the largest set given.
+    """
+    reason = _too_few(measures, formats)
+    if reason:
+        warnings.warn(reason, stacklevel=2)
+        nothing = np.zeros(0)
+        return Universals(
+            nothing.astype(int), nothing, np.zeros((0, len(measures))), tuple(measures), (), nothing.astype(int), 0.0,
+            {"untested": reason},
+        )  # fmt: skip
+    tasks = tuple(measures)
+    searches = [Search(_Few(measures[task], examples), columns) for task in tasks]
+    kinds = [formats[task] for task in tasks]
+    candidates, typical = _candidates(searches, kinds, rng)
+    drops, p = _verify(searches, candidates, rng)
+    needed = _needed(len(tasks))
+    broad = np.sort(drops, axis=1)[:, -needed]
+    conjunction = np.minimum((len(tasks) - needed + 1) * np.sort(p, axis=1)[:, needed - 1], 1.0)
+    significant = _benjamini_hochberg(conjunction, len(columns))
+    chosen = significant & (broad > max(LEAST_DROP, TIMES_MEDIAN * typical))
+    of_format = ~chosen & _carries_format(drops, p, kinds)
+    order = np.flatnonzero(chosen)[np.argsort(-broad[chosen], kind="stable")]
+    places = candidates[order]
+    named = np.asarray(columns)[places]
+    return Universals(
+        columns=named,
+        p=conjunction[order],
+        drops=drops[order],
+        tasks=tasks,
+        modes=_modes(named, failures),
+        format_heads=np.asarray(columns)[candidates[of_format]],
+        evaluations=_cost(searches, measures, per),
+        diagnostics={
+            "required_tasks": needed,
+            "median_drop": typical,
+            "candidates": len(candidates),
+            "examples": [search.examples for search in searches],
+            "format_tested": {"choice-letter", "choice-text"} <= set(kinds),
+        },
+    )
+
+
+class _Few:
+    """The first examples of a measure, as a measure."""
+
+    def __init__(self, measure: Measure, examples: int) -> None:
+        self.measure, self.units = measure, measure.units
+        self.examples = min(examples, measure.examples)
+
+    def __call__(self, masks: np.ndarray, examples: np.ndarray | None = None) -> np.ndarray:
+        return self.measure(masks, np.arange(self.examples) if examples is None else examples)
+
+
+def _candidates(searches: list[Search], kinds: list[str], rng: np.random.Generator) -> tuple[np.ndarray, float]:
+    """Groups of heads on two examples a task, the members of the worst groups alone, and of those the worst.
+
+    Returns positions, and the drop of the median head: per head, the r-th strongest over tasks.
+    """
+    heads = searches[0].candidates
+    few = [rng.permutation(search.examples)[:2] for search in searches]
+    size = int(np.clip(heads // 16, 1, GROUP))
+    groups = np.array_split(rng.permutation(heads), -(-heads // size))
+    masks = np.zeros((len(groups), heads), dtype=bool)
+    for mask, group in zip(masks, groups, strict=True):
+        mask[group] = True
+    kept = max(6, len(groups) // 16)
+    some = np.concatenate([groups[index] for index in _worst(_drops(searches, masks, few), kinds, kept)])
+    alone = _drops(searches, np.eye(heads, dtype=bool)[some], few)
+    typical = float(np.median(np.abs(np.sort(alone, axis=1)[:, -_needed(len(searches))])))
+    return some[_worst(alone, kinds, max(6, heads // 64))], typical
+
+
+def _drops(searches: list[Search], masks: np.ndarray, examples: Sequence[np.ndarray | None]) -> np.ndarray:
+    """float[masks, tasks], positive = worse."""
+    each = zip(searches, examples, strict=True)
+    return np.stack([-search.differences(masks, chosen).mean(1) for search, chosen in each], axis=1)
+
+
+def _worst(drops: np.ndarray, kinds: list[str], count: int) -> np.ndarray:
+    """The rows that break most tasks; and, where letter choices were asked, those that break these alone."""
+    broad = np.sort(drops, axis=1)[:, -_needed(drops.shape[1])]
+    chosen = np.argsort(-broad, kind="stable")[:count]
+    letters, others = _letters(kinds)
+    if letters.any() and others.any():
+        only = drops[:, letters].min(1) - drops[:, others].max(1)
+        chosen = np.union1d(chosen, np.argsort(-only, kind="stable")[: max(2, count // 4)])
+    return chosen
+
+
+def _verify(searches: list[Search], candidates: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    drops = np.zeros((len(candidates), len(searches)))
+    p = np.ones_like(drops)
+    for task, search in enumerate(searches):
+        differences = search.alone(candidates)
+        drops[:, task] = -differences.mean(1)
+        p[:, task] = uncorrected(differences, rng)
+    return drops, p
+
+
+def _needed(tasks: int) -> int:
+    return math.ceil(SHARE * tasks)
+
+
+def _benjamini_hochberg(p: np.ndarray, heads: int) -> np.ndarray:
+    """Which hypotheses the step-up procedure rejects; the heads that were not measured count with p = 1."""
+    order = np.argsort(p, kind="stable")
+    passed = np.flatnonzero(p[order] <= RATE * (1 + np.arange(len(p))) / heads)
+    rejected = np.zeros(len(p), dtype=bool)
+    if len(passed):
+        rejected[order[: passed[-1] + 1]] = True
+    return rejected
+
+
+def _letters(kinds: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    letters = np.array([kind == "choice-letter" for kind in kinds])
+    return letters, ~letters
+
+
+def _carries_format(drops: np.ndarray, p: np.ndarray, kinds: list[str]) -> np.ndarray:
+    """All letter-choice tasks drop; no other task does, choices asked as text among them."""
+    letters, others = _letters(kinds)
+    if not letters.any() or "choice-text" not in kinds:
+        return np.zeros(len(drops), dtype=bool)
+    breaks = (drops[:, letters] > LEAST_DROP).all(1) & (p[:, letters].max(1) < RATE / len(drops))
+    return breaks & (drops[:, others] <= SPARED).all(1)
+
+
+def _modes(columns: np.ndarray, failures: Failures | None) -> tuple[str | None, ...]:
+    if failures is None or len(columns) == 0:
+        return (None,) * len(columns)
+    answers = failures(columns.tolist())
+    return tuple(max(shares, key=lambda mode: shares[mode]) if shares else None for shares in answers)
+
+
+def _cost(searches: list[Search], measures: Mapping[str, Measure], per: int | None) -> float:
+    """Forward passes over ``per`` examples."""
+    per = max(measure.examples for measure in measures.values()) if per is None else per
+    return sum(search.evaluations * search.examples for search in searches) / per
+
+
+def _too_few(measures: Mapping[str, Measure], formats: Mapping[str, str]) -> str | None:
+    unknown = sorted(set(measures) - set(formats))
+    if unknown:
+        raise EditkitError(f"no format is given for {', '.join(unknown)}: every task of a universal search needs one.")
+    kinds = sorted({formats[task] for task in measures})
+    if len(measures) >= TASKS and len(kinds) > 1:
+        return None
+    return (
+        f"universal heads were not looked for: that takes at least {TASKS} tasks of two formats or more; found "
+        f"{len(measures)} ({', '.join(sorted(measures)) or 'none'}) of {len(kinds)} ({', '.join(kinds) or 'none'}). "
+        "A head that breaks everything may be taken for one that the capability needs. Add tasks to retain."
+    )
