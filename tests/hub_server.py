@@ -12,6 +12,7 @@ datasets and no Spaces. What it saw is one line per request in ``DATA/requests.j
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import hmac
 import json
@@ -56,24 +57,26 @@ class Exchange(BaseHTTPRequestHandler):
         pass
 
     def handle_any(self) -> None:
-        self.received, self.status = 0, 0
-        url = urlsplit(self.path)
-        self.query = parse_qs(url.query)
-        try:
-            for method, pattern, route in ROUTES:
-                match = re.fullmatch(pattern, url.path)
-                if match and self.command in method:
-                    values = {name: unquote(value or "") for name, value in match.groupdict().items()}
-                    route(self, **values)
-                    break
-            else:
-                raise Refusal(404, "", "Sorry, we can't find the page you are looking for.")
-        except Refusal as refusal:
-            self.rfile.read(max(0, int(self.headers.get("Content-Length") or 0) - self.received))
-            self.reply(refusal.status, {"error": refusal.message}, refusal.code, refusal.message)
-        with self.server.log, (self.server.store.root / "requests.jsonl").open("a") as log:
-            line = {"method": self.command, "path": url.path, "status": self.status, "received": self.received}
-            log.write(json.dumps(line) + "\n")
+        """One large file at a time, up to its line in the log: then a server that dies leaves a log that is true."""
+        with self.server.one_upload if self.command == "PUT" else contextlib.nullcontext():
+            self.received, self.status = 0, 0
+            url = urlsplit(self.path)
+            self.query = parse_qs(url.query)
+            try:
+                self.answer(url.path)
+            except Refusal as refusal:
+                self.rfile.read(max(0, int(self.headers.get("Content-Length") or 0) - self.received))
+                self.reply(refusal.status, {"error": refusal.message}, refusal.code, refusal.message)
+            with self.server.log, (self.server.store.root / "requests.jsonl").open("a") as log:
+                line = {"method": self.command, "path": url.path, "status": self.status, "received": self.received}
+                log.write(json.dumps(line) + "\n")
+
+    def answer(self, path: str) -> None:
+        for methods, pattern, route in ROUTES:
+            match = re.fullmatch(pattern, path)
+            if match and self.command in methods:
+                return route(self, **{name: unquote(value or "") for name, value in match.groupdict().items()})
+        raise Refusal(404, "", "Sorry, we can't find the page you are looking for.")
 
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = handle_any
 

@@ -92,7 +92,7 @@ def put_object(ask: Exchange, oid: str) -> None:
     check_link(ask, "put", repo, oid, size, expires)
     digest, count = hashlib.sha256(), 0
     incoming = ask.store.root / "incoming" / uuid.uuid4().hex
-    with ask.server.one_upload, incoming.open("wb") as file:
+    with incoming.open("wb") as file:
         for piece in ask.chunks():
             digest.update(piece)
             count += file.write(piece)

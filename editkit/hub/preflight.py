@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from editkit import manifest
 from editkit.edit import Base
 from editkit.errors import EditkitError, UsageError
 from editkit.files import printable, walk
@@ -22,7 +23,6 @@ from editkit.hub.remote import ask, connect, listing
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-MANIFEST = "editkit/manifest.json"
 _HARMLESS = re.compile(r"\.gitattributes|\.gitignore|README\.md|LICENSE[^/]*|NOTICE[^/]*", re.IGNORECASE)
 """What a repository may hold before its first push: what the Hub's own "new model" page puts there."""
 _NOTICES = re.compile(r"(LICEN[SC]E|NOTICE|USE_POLICY|COPYING)[^/]*", re.IGNORECASE)
@@ -155,12 +155,14 @@ def _target(api: HfApi, name: str, who: dict[str, Any], *, public: bool, create_
     notes = () if create_pr else _check_write(api, name)
     private = bool(info.private)
     if not create_pr and private == public:
-        remedy = "Change it on its settings page, or drop --public." if private else "Pass --public, or choose a new name."
+        remedy = (
+            "Change it on its settings page, or drop --public." if private else "Pass --public, or choose a new name."
+        )
         states = ("private", "public") if private else ("public", "private")
         raise EditkitError(f"{name} exists and is {states[0]}, but this push is to be {states[1]}. {remedy}")
     there = listing(api, name, None)
     strangers = sorted(path for path in there if not _HARMLESS.fullmatch(path))
-    if strangers and MANIFEST not in there and not create_pr:
+    if strangers and manifest.NAME not in there and not create_pr:
         raise EditkitError(
             f"{name} holds files that editkit did not put there ({printable(', '.join(strangers[:3]))}"
             f"{', ...' if len(strangers) > 3 else ''}): a push would replace them. "

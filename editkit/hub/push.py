@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import editkit
 from editkit.edit import Edit
-from editkit.errors import EditkitError, IntegrityError
+from editkit.errors import IntegrityError
 from editkit.files import printable
 from editkit.hub.plan import LocalFile, Operation, is_same, plan
 from editkit.hub.preflight import Preflight, preflight
@@ -86,9 +86,7 @@ def push(
     there = listing(api, checked.repo, checked.head) if checked.head else {}
     shelf = listing(api, base.model, base.revision) if checked.base_on_hub else {}
     operations = plan(release.files.values(), there, shelf)
-    pushed = Pushed(
-        checked.repo, f"{api.endpoint}/{checked.repo}", checked.private, operations, notes=checked.notes
-    )
+    pushed = Pushed(checked.repo, f"{api.endpoint}/{checked.repo}", checked.private, operations, notes=checked.notes)
     return pushed if dry_run else _send(api, release, checked, pushed, create_pr=create_pr)
 
 
@@ -129,7 +127,7 @@ def _commit_or_none(
         except hub.FileDuplicationError:
             return None
         except hub.HfHubHTTPError as error:
-            if not error.request.url.path.endswith("/lfs-files/duplicate"):
+            if not error.response.request.url.path.endswith("/lfs-files/duplicate"):
                 raise
             return None
 
@@ -167,7 +165,8 @@ def _as_commit_operation(operation: Operation, release: Release) -> Any:
 
 
 def _title(edit: Edit) -> str:
-    return f"Remove {len(edit.units)} {edit.kind}{'' if len(edit.units) == 1 else 's'} with editkit {editkit.__version__}"
+    kind = edit.kind if len(edit.units) == 1 else f"{edit.kind}s"
+    return f"Remove {len(edit.units)} {kind} with editkit {editkit.__version__}"
 
 
 def _description(release: Release) -> str:
@@ -199,5 +198,3 @@ def _arrived(api: HfApi, repo: str, commit: str | None, file: LocalFile, there: 
     if there.sha256 is not None or there.size != file.size or commit is None:
         return False
     return read_bytes(api, repo, commit, file.path, 0, file.size) == file.read()
-
-

@@ -5,7 +5,7 @@
     LocalFile(path="model.safetensors", size=2471645608, sha256="1ea1...", content=Path("no-swear/model.safetensors"))
 
 An override changes nothing in the directory. The published copy gets a notice at the top of its card, an
-``editkit/override.json`` with the reasons, and a manifest that lists both, so that ``verify`` passes on what is published.
+``editkit/override.json`` with the reasons, and a manifest that lists both: ``verify`` passes on what is published.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from editkit import manifest
 from editkit.edit import Edit
 from editkit.errors import EditkitError
 from editkit.files import digest_of, printable
 from editkit.hub.plan import LocalFile
 from editkit.render.inert import prose
 
-MANIFEST = "editkit/manifest.json"
 OVERRIDE = "editkit/override.json"
 
 
@@ -47,8 +47,8 @@ def read_release(out: Path, *, allow_unmet: bool = False) -> Release:
 
     verify(out)
     edit = Edit.from_json(_text(out, "editkit/edit.json"), where="editkit/edit.json")
-    manifest = json.loads(_text(out, MANIFEST))
-    files = {path: _local(out, path) for path in (*manifest["files"], MANIFEST)}
+    record = manifest.read(out)
+    files = {path: _local(out, path) for path in (*record.files, manifest.NAME)}
     reasons = _unmet(out)
     if not reasons:
         return Release(edit, files)
@@ -57,7 +57,7 @@ def read_release(out: Path, *, allow_unmet: bool = False) -> Release:
             f"{printable(str(out))} is not to be published: {'; '.join(printable(reason) for reason in reasons)}. "
             "To publish it all the same, with a notice on its card, pass --allow-unmet."
         )
-    return Release(edit, _with_override(files, manifest, reasons), reasons)
+    return Release(edit, _with_override(files, record, reasons), reasons)
 
 
 def _unmet(out: Path) -> tuple[str, ...]:
@@ -76,16 +76,17 @@ def _unmet(out: Path) -> tuple[str, ...]:
 
 
 def _with_override(
-    files: dict[str, LocalFile], manifest: dict[str, Any], reasons: tuple[str, ...]
+    files: Mapping[str, LocalFile], record: manifest.Manifest, reasons: tuple[str, ...]
 ) -> dict[str, LocalFile]:
     """The files with the notice on the card, the record of the override, and a manifest that lists both."""
-    record = {"format": 1, "override": "published although the verdict was not met", "reasons": list(reasons)}
-    made = {OVERRIDE: (json.dumps(record, indent=2) + "\n").encode()}
+    told = {"format": 1, "override": "published although the verdict was not met", "reasons": list(reasons)}
+    made = {OVERRIDE: (json.dumps(told, indent=2) + "\n").encode()}
     if "README.md" in files:
         made["README.md"] = _with_notice(files["README.md"].read().decode("utf-8"), reasons).encode()
-    listed = {**manifest["files"], **{path: _entry(manifest, content) for path, content in made.items()}}
-    made[MANIFEST] = (json.dumps({**manifest, "files": dict(sorted(listed.items()))}, indent=2) + "\n").encode()
-    return {**files, **{path: LocalFile(path, len(data), _sha256(data), data) for path, data in made.items()}}
+    listed = {path: (hashlib.sha256(content).hexdigest(), len(content)) for path, content in made.items()}
+    made[manifest.NAME] = replace(record, files={**record.files, **listed}).to_json().encode()
+    new = {path: _made(path, content) for path, content in made.items()}
+    return {**files, **new}
 
 
 def _with_notice(card: str, reasons: tuple[str, ...]) -> str:
@@ -109,10 +110,5 @@ def _local(out: Path, path: str) -> LocalFile:
     return LocalFile(path, (out / path).stat().st_size, digest_of(out / path), out / path)
 
 
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _entry(manifest: dict[str, Any], content: bytes) -> Any:
-    """A manifest entry of the same form as the others."""
-    return {"sha256": _sha256(content), "size": len(content)}
+def _made(path: str, content: bytes) -> LocalFile:
+    return LocalFile(path, len(content), hashlib.sha256(content).hexdigest(), content)

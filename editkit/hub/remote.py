@@ -11,7 +11,7 @@ each with an ``EditkitError`` that has no cause and no context, and whose text h
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -62,9 +62,16 @@ def ask(api: HfApi, doing: str, call: Callable[[], Answer]) -> Answer:
 
     try:
         return call()
-    except (hub.HTTPError, hub.FileDuplicationError, OSError, ValueError, RuntimeError) as error:
+    except (network(), hub.FileDuplicationError, OSError, ValueError, RuntimeError) as error:
         problem = _explain(error, api)
     raise EditkitError(f"{doing}: {problem}")  # outside the handler: the original, which holds the token, is gone
+
+
+def network() -> type[Exception]:
+    """The root of what the library's HTTP stack raises."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    return HfHubHTTPError.__bases__[0]
 
 
 def head_of(api: HfApi, repo: str, revision: str | None = None) -> str | None:
@@ -114,12 +121,6 @@ def read_bytes(api: HfApi, repo: str, revision: str, path: str, start: int, end:
     return content
 
 
-def stream(api: HfApi, repo: str, revision: str, path: str, start: int, end: int) -> Iterator[bytes]:
-    """``file[start:end]`` in pieces of at most ``PIECE`` bytes."""
-    for at in range(start, end, PIECE):
-        yield read_bytes(api, repo, revision, path, at, min(at + PIECE, end))
-
-
 def clean(text: str, token: str | bool | None) -> str:
     """The text without the token, without anything that looks like one, and without the signatures of signed links."""
     if isinstance(token, str) and token:
@@ -160,7 +161,7 @@ def _explain(error: BaseException, api: HfApi) -> str:
         return f"the token does not allow this ({_server_message(error, api)}). Use one with write permission."
     if status == 412:
         return "somebody committed meanwhile. Look at their commit, then run the same command again."
-    if isinstance(error, RuntimeError) or (isinstance(error, hub.HTTPError | OSError) and status is None):
+    if isinstance(error, RuntimeError) or (isinstance(error, network() | OSError) and status is None):
         return (
             f"the connection broke ({printable(clean(told, api.token))}). Run the same command again: "
             "files that arrived whole are not sent again."

@@ -1,0 +1,90 @@
+"""A published edit at one commit, fetched in parts: its records whole, its weights as headers, then piece by piece.
+
+published.fetch_evidence()                   manifest, edit, undo file, config and headers into ``folder``
+published.pieces("model.safetensors")        the bytes of one file, in order, never kept
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from editkit import headers, manifest, undo
+from editkit.edit import Edit
+from editkit.errors import EditkitError, IntegrityError
+from editkit.files import is_relative_name, printable
+from editkit.hub.remote import PIECE, RemoteFile, read_bytes
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+EDIT = "editkit/edit.json"
+
+
+class Published:
+    """A published edit at one commit: small files fetched once, the headers of its weights laid out in ``folder``."""
+
+    def __init__(self, api: HfApi, repo: str, commit: str, there: Mapping[str, RemoteFile], folder: Path) -> None:
+        self.api, self.repo, self.commit, self.there, self.folder = api, repo, commit, there, folder
+        self.read = 0
+        self._contents: dict[str, bytes] = {}
+
+    def fetch_evidence(self) -> manifest.Manifest:
+        """Fetch manifest, edit, undo file and config, and the header of every weights file.
+
+        The weights files in ``folder`` are holes of the right size behind their headers: enough for everything that
+        reads a checkpoint's metadata.
+        """
+        unsafe = sorted(path for path in self.there if not is_relative_name(path))
+        if unsafe:
+            raise IntegrityError(f"{self.repo}: {printable(unsafe[0])!r} is no name of a file of a checkpoint.")
+        self._save(manifest.NAME)
+        record = manifest.read(self.folder)
+        if record.form != "checkpoint":
+            raise EditkitError(
+                f"{self.repo} is a {record.form}, not a whole checkpoint. Download it and run `editkit verify` on it."
+            )
+        for path in (EDIT, undo.NAME, "config.json"):
+            self._save(path)
+        if headers.INDEX in self.there:
+            self._save(headers.INDEX)
+        for path in self.there:
+            if path.endswith(".safetensors") and "/" not in path:
+                self._save_header(path)
+        return record
+
+    @property
+    def edit(self) -> Edit:
+        return Edit.from_json(self.content(EDIT).decode("utf-8", "replace"), where=f"{self.repo}: {EDIT}")
+
+    def content(self, path: str) -> bytes:
+        """A whole small file."""
+        if path not in self._contents:
+            if path not in self.there:
+                raise IntegrityError(f"{self.repo}: expected {path}, found none: not a published edit.")
+            self._contents[path] = self._fetch(path, 0, self.there[path].size)
+        return self._contents[path]
+
+    def pieces(self, path: str) -> Iterator[bytes]:
+        """A file from its first byte to its last."""
+        size = self.there[path].size
+        return (self._fetch(path, at, min(at + PIECE, size)) for at in range(0, size, PIECE))
+
+    def _fetch(self, path: str, start: int, end: int) -> bytes:
+        content = read_bytes(self.api, self.repo, self.commit, path, start, end)
+        self.read += len(content)
+        return content
+
+    def _save(self, path: str) -> None:
+        place = self.folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(self.content(path))
+
+    def _save_header(self, path: str) -> None:
+        size = self.there[path].size
+        first = self._fetch(path, 0, min(8, size))
+        length = headers.header_length(first, size, path)
+        with open(self.folder / path, "wb") as file:
+            file.write(first + self._fetch(path, 8, 8 + length))
+            file.truncate(size)

@@ -1,0 +1,228 @@
+"""Check a published edit against its base, without trusting its publisher and without downloading the base.
+
+    pull_verify("alice/no-swear")
+    Verification(repo="alice/no-swear", commit="8d03...", base=Base("meta-llama/Llama-3.2-1B-Instruct", "9213176..."),
+                 units=("L11H2", "L26H7"), edited=("model.safetensors",), unchanged=11, zeroed=524288, read=2489103211)
+
+The proof: an edited file is read once; the stated slices must be zero there; with the published undo slices put back,
+its hash must be the hash that the Hub lists for the base's file. So nothing but those slices differs. Every other file
+must have the base's hash. The undo file is not trusted either: wrong bytes in it give another hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from editkit import architecture, headers, manifest, undo
+from editkit.edit import Base, Edit
+from editkit.errors import EditkitError, IntegrityError
+from editkit.export.packing import key_of
+from editkit.export.slices import slices_of
+from editkit.files import digest_of, printable, walk
+from editkit.hub.plan import git_sha1
+from editkit.hub.preflight import is_hub_commit
+from editkit.hub.published import Published
+from editkit.hub.remote import RemoteFile, connect, head_of, listing
+from editkit.hub.restored import Reading, read_restored
+from editkit.source import BUNDLED, OTHER_WEIGHTS
+from editkit.units import show
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+_SERVERS_OWN = (".gitattributes", ".gitignore")
+_OWN = ("README.md", *_SERVERS_OWN)
+"""Files that need not be the base's, beside those in ``editkit/``: loading the model reads none of them."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was confirmed: exactly ``units`` differ from ``base``, and they are zero.
+
+    Args:
+        edited: the files that hold them, read byte by byte.
+        unchanged: how many files are the base's, by hash.
+        zeroed: bytes seen to be zero.
+        read: bytes downloaded in all.
+    """
+
+    repo: str
+    commit: str
+    base: Base
+    units: tuple[str, ...]
+    edited: tuple[str, ...]
+    unchanged: int
+    zeroed: int
+    read: int
+
+
+def pull_verify(
+    repo: str,
+    *,
+    revision: str | None = None,
+    base: str | Path | None = None,
+    endpoint: str | None = None,
+    token: str | None = None,
+) -> Verification:
+    """Confirm that a published checkpoint is its base with exactly the stated slices zeroed.
+
+    Args:
+        revision: a commit, branch, tag or ``refs/pr/N``; default ``main``.
+        base: the base to compare with: a directory, or ``owner/name`` or ``owner/name@revision`` on the same server.
+            Default: what the published edit names.
+        endpoint, token: default to what huggingface_hub is set to.
+
+    Raises:
+        IntegrityError: listing every file that is not what it should be.
+    """
+    api = connect(endpoint, token)
+    commit = head_of(api, repo, revision)
+    if commit is None:
+        raise EditkitError(f"{repo} is empty: there is nothing to verify.")
+    there = listing(api, repo, commit)
+    with tempfile.TemporaryDirectory(prefix="editkit-") as folder:
+        published = Published(api, repo, commit, there, Path(folder))
+        return _verify(published, base)
+
+
+def _verify(published: Published, base: str | Path | None) -> Verification:
+    record = published.fetch_evidence()
+    edit = published.edit
+    back = undo.read(published.folder)
+    if not edit.base == record.base == back.base:
+        raise IntegrityError(f"{published.repo}: edit, manifest and undo file do not name the same base.")
+    _check_slices(published, edit, back)
+    shelf = _base_listing(published.api, edit.base, base)
+    wrong = _against_manifest(published, record)
+    edited = sorted({piece.tensor.file for piece in back.slices})
+    readings = {file: read_restored(published.pieces(file), file, published.there[file].size, back) for file in edited}
+    for file, reading in readings.items():
+        wrong += _against_reading(file, reading, record)
+    wrong += _against_base(published, back, readings, shelf)
+    if wrong:
+        lines = "".join(f"\n  {line}" for line in sorted(set(wrong)))
+        raise IntegrityError(f"{published.repo} at {published.commit} is not what it says:{lines}")
+    return Verification(
+        repo=published.repo,
+        commit=published.commit,
+        base=edit.base,
+        units=tuple(show(edit.units)),
+        edited=tuple(edited),
+        unchanged=sum(kept.at not in edited for kept in back.files.values()),
+        zeroed=sum(reading.zeroed for reading in readings.values()),
+        read=published.read,
+    )
+
+
+def _check_slices(published: Published, edit: Edit, back: undo.Undo) -> None:
+    """The undo file must hold the slices of the stated units, no more and no fewer."""
+    folder = published.folder
+    stated = {key_of(piece) for piece in slices_of(edit, architecture.read(folder), headers.read(folder))}
+    held = {key_of(piece) for piece in back.slices}
+    if stated != held:
+        raise IntegrityError(
+            f"{published.repo}: the undo file does not hold the slices of {', '.join(show(edit.units))}: "
+            f"{printable(', '.join(sorted(stated ^ held)))}."
+        )
+
+
+def _against_manifest(published: Published, record: manifest.Manifest) -> list[str]:
+    """Every file there must be the one the manifest lists, as far as hashes and small files tell."""
+    wrong = [f"{name}: missing" for name in record.files.keys() - published.there.keys()]
+    for path, file in published.there.items():
+        if path == manifest.NAME or (path in _SERVERS_OWN and path not in record.files):
+            continue
+        if path not in record.files:
+            wrong.append(f"{printable(path)}: not in the manifest")
+            continue
+        digest, size = record.files[path]
+        found = file.sha256 or hashlib.sha256(published.content(path)).hexdigest()
+        if (found, file.size) != (digest, size):
+            wrong.append(f"{printable(path)}: not the file of the manifest")
+    return wrong
+
+
+def _against_reading(file: str, reading: Reading, record: manifest.Manifest) -> list[str]:
+    if reading.nonzero is not None:
+        return [f"{file}: byte {reading.nonzero} belongs to a removed unit and is not zero"]
+    if file not in record.files or reading.sha256 != record.files[file][0]:
+        return [f"{file}: its bytes are not those of the manifest"]
+    return []
+
+
+def _against_base(
+    published: Published, back: undo.Undo, readings: Mapping[str, Reading], shelf: Mapping[str, RemoteFile]
+) -> list[str]:
+    """Every file of the base must be here unchanged but for the removed slices, and nothing else may be."""
+    wrong = [
+        f"{printable(name)}: a file of the base that is missing here"
+        for name in shelf.keys() - back.files.keys()
+        if name not in _SERVERS_OWN and not name.endswith(".safetensors") and not _is_other_weights(name)
+    ]
+    for name, kept in back.files.items():
+        at = kept.at or name
+        if name not in shelf and name in readings:
+            raise EditkitError(
+                f"{published.repo}: its weights were converted from another format: the base has no {name} to compare "
+                "with. Give the directory of the converted base with --base."
+            )
+        if name not in shelf:
+            wrong.append(f"{printable(name)}: said to be the base's, but the base has no such file")
+        elif at not in published.there:
+            wrong.append(f"{printable(at)}: missing")
+        elif not _is_base_file(published, at, readings.get(at), shelf[name]):
+            wrong.append(f"{printable(at)}: differs from the base's {printable(name)} in more than the removed slices")
+    explained = {kept.at for kept in back.files.values()} | {*_OWN}
+    for path in published.there:
+        if path not in explained and not path.startswith("editkit/"):
+            wrong.append(f"{printable(path)}: neither the base's nor the record of an edit")
+    return wrong
+
+
+def _is_base_file(published: Published, at: str, reading: Reading | None, base: RemoteFile) -> bool:
+    there = published.there[at]
+    if there.size != base.size:
+        return False
+    if reading is not None:
+        return reading.base_sha256 == base.sha256 if base.sha256 else reading.base_git == base.blob
+    if there.sha256 and base.sha256:
+        return there.sha256 == base.sha256
+    content = published.content(at)
+    return hashlib.sha256(content).hexdigest() == base.sha256 if base.sha256 else git_sha1(content) == base.blob
+
+
+def _is_other_weights(name: str) -> bool:
+    """Copies of the unedited weights in other formats: an edit leaves them out, and must."""
+    return any(fnmatch(name.lower(), pattern) for pattern in OTHER_WEIGHTS)
+
+
+def _base_listing(api: HfApi, named: Base, given: str | Path | None) -> dict[str, RemoteFile]:
+    """The base's files with their hashes: from a directory, or from the Hub without downloading them."""
+    if given is not None and Path(given).is_dir():
+        return _local_listing(Path(given))
+    if given is not None:
+        name, _, revision = str(given).partition("@")
+        return listing(api, name, revision or (named.revision if name == named.model else None))
+    if named.model == BUNDLED:
+        from editkit.source import resolve
+
+        return _local_listing(resolve(None, named.revision).directory)
+    if not is_hub_commit(named):
+        raise EditkitError(
+            f"The edit's base is the local directory {printable(named.model)}: nobody else can ask for it. "
+            "If you have that model, give its directory with --base."
+        )
+    return listing(api, named.model, named.revision)
+
+
+def _local_listing(directory: Path) -> dict[str, RemoteFile]:
+    return {
+        name: RemoteFile(name, (directory / name).stat().st_size, "", digest_of(directory / name))
+        for name in walk(directory)
+    }
