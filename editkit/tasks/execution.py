@@ -1,0 +1,170 @@
+"""HumanEval and MBPP: the model writes Python, a sandbox runs it against the tests.
+
+    target: {code: humaneval, rows: HumanEval.jsonl}     # rows: none = the data set from the Hugging Face Hub
+
+One row of HumanEval (openai/openai_humaneval, MIT):
+
+    {"task_id": "HumanEval/0", "prompt": "from typing import List\\n\\n\\ndef has_close_elements(...):\\n  ...",
+     "entry_point": "has_close_elements", "test": "def check(candidate):\\n    assert candidate([1.0, 2.0], 0.3) ..."}
+
+and of MBPP (google-research-datasets/mbpp, CC-BY-4.0); ``prompt`` and ``test`` are read as ``text`` and ``test_list``:
+
+    {"task_id": 11, "text": "Write a python function to remove first and last occurrence of a given character ...",
+     "test_list": ["assert remove_Occ(\\"hello\\",\\"l\\") == \\"heo\\"", ...]}
+
+The score is 1 if every test passes with the one greedy answer (pass@1). The wording of the prompts is our own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from editkit import sandbox
+from editkit.degeneration import degeneration
+from editkit.errors import EditkitError
+from editkit.task import Example, Generate, Output, Request, Score
+
+KEYS = ("code", "rows", "name", "chat", "max_new_tokens")
+STOPS = ("\nclass ", "\ndef ", "\n#", "\nif ", "\nprint(", "\n```", '\n"""', "\nassert ")
+"""Where a base model that completes a function has begun something else."""
+
+_FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One program per example. Building it needs a working sandbox and the user's leave (``task``)."""
+
+    name: str
+    rows: tuple[Example, ...]
+    program: Callable[[Example, str], str]
+    chat: bool
+    max_new_tokens: int
+    chance: float = 0.0
+    format: str = "generation"
+
+    def examples(self) -> Sequence[Example]:
+        return self.rows
+
+    def requests(self, example: Example) -> tuple[Request, ...]:
+        prompt = example.prompt if self.chat else example.facts["start"]
+        return (Generate(prompt, self.max_new_tokens, self.chat, () if self.chat else STOPS),)
+
+    def score(self, example: Example, outputs: Sequence[Output]) -> Score:
+        text = str(outputs[0])
+        if reason := degeneration(text):
+            return Score(0.0, valid=False, note=reason)
+        outcome = sandbox.run(self.program(example, text))
+        return Score(float(outcome.passed), note=outcome.reason)
+
+
+def task(
+    table: Mapping[str, Any], *, where: str = "task", folder: Path = Path("."), allow_code_execution: bool = False
+) -> Execution:
+    """HumanEval or MBPP from a local ``.jsonl`` or from the Hub.
+
+    Raises:
+        EditkitError: without ``allow_code_execution``, without a sandbox, or for rows that are not of that data set.
+    """
+    kind = table.get("code")
+    unknown = sorted(set(table) - set(KEYS))
+    if unknown or kind not in SETS:
+        raise EditkitError(
+            f"{where}: a code task is written {{code: humaneval}} or {{code: mbpp}}, with {', '.join(KEYS[1:])} as you "
+            f"like; found {dict(table)!r:.80}."
+        )
+    if not allow_code_execution:
+        raise EditkitError(
+            f"{where}: {kind} runs code that the model wrote. It runs in a sandbox, and only if you say so: "
+            "pass --allow-code-execution (allow_code_execution=True from Python)."
+        )
+    sandbox.require()
+    source, example, program = SETS[kind]
+    rows = _local(folder / table["rows"]) if table.get("rows") else _hub(*source)
+    examples = tuple(
+        _example(example, row, place, str(table.get("rows") or source[0])) for place, row in enumerate(rows, 1)
+    )
+    if not examples:
+        raise EditkitError(f"{where}: {table.get('rows')} holds no rows.")
+    tokens = int(table.get("max_new_tokens", 512))
+    return Execution(str(table.get("name", kind)), examples, program, bool(table.get("chat", True)), tokens)
+
+
+def code_of(text: str) -> str:
+    """The Python in an answer: its first fenced block, or all of it."""
+    found = _FENCE.search(text)
+    return found[1] if found else text
+
+
+def humaneval_program(example: Example, answer: str) -> str:
+    """The prompt, the answer as its completion or as the whole function again, and the tests."""
+    code, facts = code_of(answer), example.facts
+    # The prompt is itself a function without a body but its docstring: imports and helpers above it stay defined.
+    joint = "\n\n" if re.search(rf"^def {re.escape(facts['entry_point'])}\b", code, re.MULTILINE) else ""
+    return f"{facts['start']}{joint}{code}\n\n{facts['test']}\n\ncheck({facts['entry_point']})\n"
+
+
+def mbpp_program(example: Example, answer: str) -> str:
+    """The set-up, the answer and the asserts."""
+    return "\n".join([example.facts["setup"], code_of(answer), *example.facts["tests"]]) + "\n"
+
+
+def _humaneval(row: Mapping[str, Any]) -> Example:
+    start = row["prompt"]
+    prompt = (
+        f"Complete this Python function. Answer with the whole function in one code block.\n\n```python\n{start}```"
+    )
+    facts = {"start": start, "test": row["test"], "entry_point": row["entry_point"]}
+    return Example(row["task_id"], prompt, facts=facts)
+
+
+def _mbpp(row: Mapping[str, Any]) -> Example:
+    text, tests = row.get("text") or row["prompt"], list(row.get("test_list") or row["test"])
+    shown = "\n".join(tests)
+    prompt = f"{text}\nThe function must pass these tests:\n\n{shown}\n\nAnswer with one block of Python code."
+    # A base model continues a file whose docstring is the question.
+    start = f'"""\n{text}\n\n{shown}\n"""\n'
+    facts = {"start": start, "tests": tests, "setup": row.get("test_setup_code") or ""}
+    return Example(f"mbpp/{row['task_id']}", prompt, facts=facts)
+
+
+SETS: dict[
+    str, tuple[tuple[str, str | None], Callable[[Mapping[str, Any]], Example], Callable[[Example, str], str]]
+] = {
+    "humaneval": (("openai/openai_humaneval", None), _humaneval, humaneval_program),
+    "mbpp": (("google-research-datasets/mbpp", "full"), _mbpp, mbpp_program),
+}
+
+
+def _example(make: Callable[[Mapping[str, Any]], Example], row: Any, place: int, where: str) -> Example:
+    try:
+        found = make(row)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise EditkitError(
+            f"{where}, line {place}: not a row of this data set, {error!r}; see editkit/tasks/execution.py."
+        ) from error
+    return found
+
+
+def _local(path: Path) -> list[Any]:
+    try:
+        lines = path.read_text("utf-8").split("\n")
+        return [json.loads(line) for line in lines if line.strip()]
+    except (OSError, ValueError) as error:
+        raise EditkitError(f"The rows {path} cannot be read: {error}. Expected one JSON object a line.") from error
+
+
+def _hub(name: str, part: str | None) -> list[Any]:
+    from datasets import load_dataset
+
+    try:
+        return list(load_dataset(name, part, split="test"))
+    except (OSError, ValueError) as error:
+        raise EditkitError(
+            f"The data set {name} cannot be loaded: {' '.join(str(error).split())[:200]}. Give a local file as `rows`."
+        ) from error
