@@ -221,6 +221,8 @@ def _reason(fields: Fields, shapes: Iterable[str], layer: int) -> str:
     inside = {part for path in shapes if f".{layer}." in f".{path}." for part in path.split(".")}
     if any("mamba" in part for part in inside):
         return "Mamba"
+    if "linear_attn" in inside:
+        return "linear attention"
     if inside & {"linear_y", "rg_lru"}:
         return "a recurrent block"
     if any("cross_attn" in part for part in inside):

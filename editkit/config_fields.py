@@ -38,7 +38,17 @@ SHARED = frozenset({"zamba", "zamba2"})
 
 _LARGEST = 100_000
 """No real model has this many layers or heads; a config that says so is not worth building lists for."""
-_BROKEN = (ValueError, TypeError, KeyError, AttributeError, IndexError, ArithmeticError, ImportError, OSError)
+_BROKEN = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    IndexError,
+    ArithmeticError,
+    ImportError,
+    OSError,
+    RuntimeError,
+)
 
 
 def read_json(directory: Path) -> dict[str, Any]:
@@ -174,13 +184,14 @@ def _first(fields: Fields, names: tuple[str, ...]) -> int | None:
 
 def _complete(value: Mapping[str, Any]) -> Fields | None:
     """The same config with transformers' defaults filled in; None for a type that transformers does not know."""
+    from huggingface_hub.errors import StrictDataclassError
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     if value["model_type"] not in CONFIG_MAPPING:
         return None
     try:
         return from_config(CONFIG_MAPPING[value["model_type"]].from_dict(_decoded(value)))
-    except _BROKEN as error:
+    except (*_BROKEN, StrictDataclassError) as error:
         raise EditkitError(f"transformers cannot read this {value['model_type']} config: {error}") from error
 
 

@@ -1,0 +1,47 @@
+"""The causal self-check says yes to models that are what they seem, and no to the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from editkit import architecture
+from editkit.architecture import Architecture
+from editkit.errors import EditkitError
+from editkit.proof import prove
+from tests import tiny
+
+
+@pytest.mark.parametrize("model_type", ["llama", "gpt2", "mixtral", "zamba", "longcat_flash", "gemma3"])
+def test_a_true_architecture_passes(model_type: str) -> None:
+    prove(*_model(model_type))
+
+
+def test_a_projection_that_never_runs_is_caught() -> None:
+    model, found = _model("bart")
+    first, second = found.sites
+    unused = replace(second, module=second.module.replace("self_attn", "encoder_attn"))
+    with pytest.raises(EditkitError, match="heads of layer 1 leaves the logits"):
+        prove(model, replace(found, sites=(first, unused)))
+
+
+def test_a_model_that_is_not_deterministic_is_caught() -> None:
+    model, found = _model("gpt2")
+    model.train()
+    with pytest.raises(EditkitError, match="without switching anything off"):
+        prove(model, found)
+
+
+def test_a_layer_whose_heads_are_gone_already_is_no_objection() -> None:
+    model, found = _model("llama")
+    with torch.no_grad():
+        dict(model.named_modules())[found.sites[0].module].weight.zero_()
+    prove(model, found)
+
+
+def _model(model_type: str) -> tuple[Any, Architecture]:
+    model, _ = tiny.build(model_type)
+    return model, architecture.from_model(model)
