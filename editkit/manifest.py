@@ -18,6 +18,7 @@ import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,7 @@ def offenders(out: Path, manifest: Manifest) -> list[str]:
     return sorted(lines)
 
 
+@cache
 def versions() -> dict[str, str]:
     """The versions that made the output."""
     found = {"python": platform.python_version()}

@@ -100,13 +100,14 @@ def problems(out: Path) -> list[str]:
         slices.setdefault(tensor, []).append((start, stop, piece if axis == 1 else piece.T))
     found = {key.removesuffix("lora_B.weight") for key in stored if key.endswith("lora_B.weight")}
     expected = [_identity(sorted(pieces, key=lambda row: row[:2])) for pieces in slices.values()] or [((), None)]
+    matched: set[int] = set()
     for prefix in sorted(found):
         down, up = stored.get(f"{prefix}lora_A.weight"), stored[f"{prefix}lora_B.weight"]
-        match = next((row for row in expected if down is not None and _is(down, up, *row)), None)
-        if match is None:
+        matches = [place for place, row in enumerate(expected) if down is not None and _is(down, up, *row)]
+        if not matches:
             return [f"{name}: {prefix}lora is not minus the removed slices"]
-        expected = [row for row in expected if row is not match]
-    is_complete = not expected and len(stored) == 2 * len(found)
+        matched |= set(matches)
+    is_complete = len(matched) == len(expected) and len(stored) == 2 * len(found)
     return [] if is_complete else [f"{name}: does not hold exactly the removed slices"]
 
 
@@ -145,7 +146,10 @@ def _named(base: Source) -> Architecture:
 
 
 def _maps(plan: Plan, named: Architecture) -> list[Map]:
-    """One map per layer in the edit. An empty edit still needs one: an adapter of rank 1 that adds nothing."""
+    """One map per layer in the edit, and per depth at which the layer's block is used.
+
+    An empty edit still needs one: an adapter of rank 1 that adds nothing.
+    """
     spans: dict[int, list[tuple[int, int]]] = {}
     for unit in sorted(plan.edit.units, key=lambda unit: (unit.layer, unit.index)):
         site = named.site(unit)
@@ -154,14 +158,11 @@ def _maps(plan: Plan, named: Architecture) -> list[Map]:
     for layer in spans or [named.sites[0].layer]:
         spans.setdefault(layer, [])
     return [
-        Map(site.module, site.tensor, site.shape, site.axis, tuple(_joined(spans[layer])))
+        Map(module, site.tensor, site.shape, site.axis, tuple(sorted(set(spans[layer]))))
         for layer in sorted(spans)
         for site in [sites[layer]]
+        for module in dict.fromkeys((site.module, *site.twins))
     ]
-
-
-def _joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    return sorted(set(spans))
 
 
 def _check(plan: Plan, maps: Sequence[Map], allow_large_rank: bool) -> None:

@@ -43,7 +43,8 @@ def copy(base: Path, out: Path, runs: Sequence[Runs] = (), *, known: str | None 
     before = None if known else hashlib.sha256()
     after = hashlib.sha256() if runs else None
     waiting: list[Future[None]] = []
-    buffers = [bytearray(CHUNK), bytearray(CHUNK)]
+    chunk_size = min(CHUNK, base.stat().st_size or 1)
+    buffers = [bytearray(chunk_size), bytearray(chunk_size)]
     with open(base, "rb", buffering=0) as source, open(out, "xb", buffering=0) as target, ThreadPoolExecutor(2) as pool:
         place = 0
         while True:
@@ -90,7 +91,8 @@ def differences(base: Path, out: Path, runs: Sequence[Runs] = (), *, limit: int 
     if os.path.samefile(base, out) and not runs:
         return []
     found: list[int] = []
-    one, two = bytearray(CHUNK), bytearray(CHUNK)
+    chunk_size = min(CHUNK, base.stat().st_size + 1)
+    one, two = bytearray(chunk_size), bytearray(chunk_size)
     with open(base, "rb", buffering=0) as first, open(out, "rb", buffering=0) as second:
         place = 0
         while len(found) < limit:
