@@ -164,11 +164,11 @@ def _stability(
     """In what share of random halves of the masks a head is among the first ``heads``: a report, never a ranking."""
     if len(best.scores) < 8:
         return {}
-    hits = np.zeros(task.candidates)
+    hits, baseline = np.zeros(task.candidates), float(task.unedited.mean())
     fixed = best.fit.alpha if alpha == "cv" else alpha  # the penalty was chosen once, on all masks
     for _ in range(RESAMPLES):
         half = rng.choice(len(best.scores), len(best.scores) // 2, replace=False)
-        fit = recover(best.design[half], best.scores[half], float(task.unedited.mean()), alpha=fixed, target=target)
+        fit = recover(best.design[half], best.scores[half], baseline, alpha=fixed, target=target, validate=False)
         first = np.argsort(fit.effects, kind="stable")[:heads]
         hits[first[fit.effects[first] < 0]] += 1
     return {int(task.columns[place]): float(hits[place] / RESAMPLES) for place in places}
