@@ -1,14 +1,18 @@
 """From the name in a recipe or on the command line to a task.
 
-find("swear")                                               a built-in task
-find("lm-eval:gsm8k")                                       any task of lm-evaluation-harness (the extra editkit[eval])
-find({"file": "prompts.jsonl", "scorer": "contains", ...})  the user's own examples
+find("swear")                                                      a built-in task
+find("lm-eval:gsm8k")                                              any task of lm-evaluation-harness (editkit[eval])
+find("pirate.yaml")                                                a file that holds one of the tables below
+find({"prompts": "pirate.jsonl", "scorer": {"contains": ["ahoy"]}})  the user's own prompts
+find({"lm_eval": "hellaswag", "metric": "acc"})                    a task of lm-eval with settings
+find({"code": "humaneval"})                                        programs, run in a sandbox
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from editkit.errors import EditkitError
@@ -18,25 +22,59 @@ from editkit.tasks import TASKS
 HARNESS = "lm-eval:"
 
 
-def find(spec: str | Mapping[str, Any]) -> Task:
-    """The task that ``spec`` names.
+def find(
+    spec: str | Mapping[str, Any], *, where: str = "task", folder: Path = Path("."), allow_code: bool = False
+) -> Task:
+    """The task that ``spec`` names or describes.
+
+    Args:
+        where: the recipe, for messages.
+        folder: where the recipe lies: its files are looked up there.
+        allow_code: whether the user's Python scorers may run here, and code that the model writes in a sandbox.
 
     Raises:
         EditkitError: there is no such task; the message names the nearest and lists what is built in.
     """
     if not isinstance(spec, str):
-        from editkit.tasks.jsonl import from_mapping
-
-        return from_mapping(spec)
+        return _described(spec, where, folder, allow_code)
     if spec in TASKS:
         return TASKS[spec]
     if spec.startswith(HARNESS):
-        from editkit.tasks.harness import harness_task
-
-        return harness_task(spec.removeprefix(HARNESS))
+        return _described({"lm_eval": spec.removeprefix(HARNESS)}, where, folder, allow_code)
+    if Path(spec).suffix in {".yaml", ".yml"}:
+        path = folder / spec
+        return _described(_table(path), str(path), path.parent, allow_code)
     close = difflib.get_close_matches(spec, list(TASKS), n=1, cutoff=0.5)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     raise EditkitError(
         f"There is no task {spec!r}{hint}. Built in: {', '.join(TASKS)}. "
-        f"Tasks of lm-evaluation-harness are written {HARNESS}NAME."
+        f"Tasks of lm-evaluation-harness are written {HARNESS}NAME; a task of your own is a .yaml file with prompts "
+        "and a scorer (docs/evaluation.md)."
     )
+
+
+def _described(table: Mapping[str, Any], where: str, folder: Path, allow_code: bool) -> Task:
+    """The kind of task is told by its first key: whose prompts they are."""
+    if "lm_eval" in table:
+        from editkit.tasks import harness
+
+        return harness.task(table, where=where, allow_python=allow_code)
+    if "code" in table:
+        from editkit.tasks import execution
+
+        return execution.task(table, where=where, folder=folder, allow_code_execution=allow_code)
+    from editkit.tasks import jsonl
+
+    return jsonl.task(table, where=where, folder=folder, allow_python=allow_code)
+
+
+def _table(path: Path) -> Mapping[str, Any]:
+    import yaml
+
+    try:
+        value = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise EditkitError(f"The task {path} cannot be read: {' '.join(str(error).split())}.") from error
+    if not isinstance(value, Mapping):
+        raise EditkitError(f"{path}: expected a table with prompts and scorer, found {value!r:.60}.")
+    return value

@@ -1,0 +1,51 @@
+"""Every way to name a task leads to it, and a wrong name to the nearest right one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from editkit.errors import EditkitError
+from editkit.tasks import TASKS
+from editkit.tasks.find import find
+
+
+def test_built_in_names() -> None:
+    for name, task in TASKS.items():
+        assert find(name) is task
+
+
+def test_a_file_finds_its_prompts_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "pirate.txt").write_text("\n".join(f"Greet me, number {n}." for n in range(40)))
+    (tmp_path / "pirate.yaml").write_text("prompts: pirate.txt\nscorer: {contains: [ahoy]}\n")
+    by_path = find(str(tmp_path / "pirate.yaml"))
+    by_name = find("pirate.yaml", folder=tmp_path)
+    by_table = find({"prompts": "pirate.txt", "scorer": {"contains": ["ahoy"]}}, folder=tmp_path)
+    assert by_path.examples() == by_name.examples() == by_table.examples()
+    assert by_path.name == "pirate"
+    assert by_path.score(by_path.examples()[0], ["Ahoy!"]).value == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("swera", "did you mean 'swear'"),
+        ("gone.yaml", "gone.yaml cannot be read"),
+        ({}, "needs the keys prompts and scorer"),
+        ({"code": "humaneval"}, "--allow-code-execution"),
+        ({"code": "apps"}, "a code task is written"),
+        ({"lm_eval": "x", "metrik": "acc"}, "has the keys lm_eval"),
+        ({"lm_eval": {"task": "x"}}, "--allow-code-execution"),
+    ],
+)
+def test_what_is_no_task_is_named(spec: object, says: str) -> None:
+    with pytest.raises(EditkitError, match=says):
+        find(spec)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "a: [", ""])
+def test_a_file_that_is_no_table_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "task.yaml").write_text(text)
+    with pytest.raises(EditkitError, match=r"task\.yaml"):
+        find(str(tmp_path / "task.yaml"))
