@@ -5,7 +5,7 @@
 
 The rule (partial conjunction over m >= 4 tasks, r = ceil(.75 m) of them):
 
-    p = (m - r + 1) * (the r-th smallest p over tasks), Benjamini-Hochberg over heads at .05, and
+    p = (m - r + 1) * (the r-th smallest p over tasks), Benjamini-Hochberg over candidates at .05, and
     the r-th strongest drop exceeds .1 and five times what that statistic is for the median head
 
 The second line is on the r-th strongest drop, not on the mean: a head that is everything to two tasks and nothing to
@@ -36,6 +36,8 @@ RATE = 0.05
 SPARED = 0.05
 """A format head leaves the tasks of other formats at a mean drop of at most this."""
 GROUP = 8
+SCREENING, DECIDING = 8, 80
+"""Examples over all tasks: to choose candidates with, and to judge them by."""
 
 Failures = Callable[[Sequence[int]], Sequence[Mapping[str, float]]]
 """Columns -> for each, the share of answers that fail in each mode: ``{"repetition": .9, "collapse": .1}``."""
@@ -66,7 +68,7 @@ def universal(
     rng: np.random.Generator,
     *,
     failures: Failures | None = None,
-    examples: int = 20,
+    examples: int | None = None,
     per: int | None = None,
 ) -> Universals:
     """Find the universal heads among ``columns``.
@@ -76,7 +78,8 @@ def universal(
             answer is empty, ``diagnostics["untested"]`` says why, and a warning too.
         formats: the format of each task (``generation``, ``choice-letter``, ``choice-text``, ``likelihood``).
         failures: how the model fails without a head; asked for the universal heads only.
-        examples: how many examples of each task decide. Screening takes two.
+        examples: how many examples of each task decide, beside the one or two that screen; None = 80 over all tasks,
+            but 12 to 20 of each. Below 8, few heads can pass the test.
         per: how many examples one evaluation stands for (the target's search set); None = the largest set given.
     """
     reason = _too_few(measures, formats)
@@ -88,14 +91,17 @@ def universal(
             {"untested": reason},
         )  # fmt: skip
     tasks = tuple(measures)
-    searches = [Search(_Few(measures[task], examples), columns) for task in tasks]
+    screening = max(1, round(SCREENING / len(tasks)))
+    deciding = int(np.clip(DECIDING / len(tasks), 12, 20)) if examples is None else examples
+    searches = [Search(_Few(measures[task], screening + deciding), columns) for task in tasks]
+    sequences = [rng.permutation(search.examples) for search in searches]
     kinds = [formats[task] for task in tasks]
-    candidates, typical = _candidates(searches, kinds, rng)
-    drops, p = _verify(searches, candidates, rng)
+    candidates, typical = _candidates(searches, kinds, [sequence[:screening] for sequence in sequences], rng)
+    drops, p = _verify(searches, candidates, [sequence[screening:] for sequence in sequences], rng)
     needed = _needed(len(tasks))
     broad = np.sort(drops, axis=1)[:, -needed]
     conjunction = np.minimum((len(tasks) - needed + 1) * np.sort(p, axis=1)[:, needed - 1], 1.0)
-    significant = _benjamini_hochberg(conjunction, len(columns))
+    significant = _benjamini_hochberg(conjunction)
     chosen = significant & (broad > max(LEAST_DROP, TIMES_MEDIAN * typical))
     of_format = ~chosen & _carries_format(drops, p, kinds)
     order = np.flatnonzero(chosen)[np.argsort(-broad[chosen], kind="stable")]
@@ -113,7 +119,7 @@ def universal(
             "required_tasks": needed,
             "median_drop": typical,
             "candidates": len(candidates),
-            "examples": [search.examples for search in searches],
+            "examples": [search.examples - screening for search in searches],
             "format_tested": {"choice-letter", "choice-text"} <= set(kinds),
         },
     )
@@ -130,13 +136,14 @@ class _Few:
         return self.measure(masks, np.arange(self.examples) if examples is None else examples)
 
 
-def _candidates(searches: list[Search], kinds: list[str], rng: np.random.Generator) -> tuple[np.ndarray, float]:
-    """Groups of heads on two examples a task, the members of the worst groups alone, and of those the worst.
+def _candidates(
+    searches: list[Search], kinds: list[str], few: list[np.ndarray], rng: np.random.Generator
+) -> tuple[np.ndarray, float]:
+    """Groups of heads on few examples a task, the members of the worst groups alone, and of those the worst.
 
     Returns positions, and the drop of the median head: per head, the r-th strongest over tasks.
     """
     heads = searches[0].candidates
-    few = [rng.permutation(search.examples)[:2] for search in searches]
     size = int(np.clip(heads // 16, 1, GROUP))
     groups = np.array_split(rng.permutation(heads), -(-heads // size))
     masks = np.zeros((len(groups), heads), dtype=bool)
@@ -149,7 +156,7 @@ def _candidates(searches: list[Search], kinds: list[str], rng: np.random.Generat
     return some[_worst(alone, kinds, max(6, heads // 64))], typical
 
 
-def _drops(searches: list[Search], masks: np.ndarray, examples: Sequence[np.ndarray | None]) -> np.ndarray:
+def _drops(searches: list[Search], masks: np.ndarray, examples: list[np.ndarray]) -> np.ndarray:
     """float[masks, tasks], positive = worse."""
     each = zip(searches, examples, strict=True)
     return np.stack([-search.differences(masks, chosen).mean(1) for search, chosen in each], axis=1)
@@ -166,11 +173,14 @@ def _worst(drops: np.ndarray, kinds: list[str], count: int) -> np.ndarray:
     return chosen
 
 
-def _verify(searches: list[Search], candidates: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _verify(
+    searches: list[Search], candidates: np.ndarray, fresh: list[np.ndarray], rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Drops and p of each candidate alone, float[candidates, tasks], on examples that had no part in choosing them."""
     drops = np.zeros((len(candidates), len(searches)))
     p = np.ones_like(drops)
     for task, search in enumerate(searches):
-        differences = search.alone(candidates)
+        differences = search.alone(candidates, fresh[task])
         drops[:, task] = -differences.mean(1)
         p[:, task] = uncorrected(differences, rng)
     return drops, p
@@ -180,10 +190,10 @@ def _needed(tasks: int) -> int:
     return math.ceil(SHARE * tasks)
 
 
-def _benjamini_hochberg(p: np.ndarray, heads: int) -> np.ndarray:
-    """Which hypotheses the step-up procedure rejects; the heads that were not measured count with p = 1."""
+def _benjamini_hochberg(p: np.ndarray) -> np.ndarray:
+    """Which hypotheses the step-up procedure rejects. The candidates are all there are: fresh examples judge them."""
     order = np.argsort(p, kind="stable")
-    passed = np.flatnonzero(p[order] <= RATE * (1 + np.arange(len(p))) / heads)
+    passed = np.flatnonzero(p[order] <= RATE * (1 + np.arange(len(p))) / len(p))
     rejected = np.zeros(len(p), dtype=bool)
     if len(passed):
         rejected[order[: passed[-1] + 1]] = True
