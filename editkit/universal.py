@@ -163,12 +163,13 @@ def _drops(searches: list[Search], masks: np.ndarray, examples: list[np.ndarray]
 
 
 def _worst(drops: np.ndarray, kinds: list[str], count: int) -> np.ndarray:
-    """The rows that break most tasks; and, where letter choices were asked, those that break these alone."""
+    """The rows that break most tasks; and, where choices are asked as letters and as text, those that break letters."""
     broad = np.sort(drops, axis=1)[:, -_needed(drops.shape[1])]
     chosen = np.argsort(-broad, kind="stable")[:count]
-    letters, others = _letters(kinds)
-    if letters.any() and others.any():
-        only = drops[:, letters].min(1) - drops[:, others].max(1)
+    letters = [place for place, kind in enumerate(kinds) if kind == "choice-letter"]
+    text = [place for place, kind in enumerate(kinds) if kind == "choice-text"]
+    if letters and text:
+        only = drops[:, letters].min(1) - drops[:, text].max(1)
         chosen = np.union1d(chosen, np.argsort(-only, kind="stable")[: max(2, count // 4)])
     return chosen
 
@@ -200,18 +201,13 @@ def _benjamini_hochberg(p: np.ndarray) -> np.ndarray:
     return rejected
 
 
-def _letters(kinds: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    letters = np.array([kind == "choice-letter" for kind in kinds])
-    return letters, ~letters
-
-
 def _carries_format(drops: np.ndarray, p: np.ndarray, kinds: list[str]) -> np.ndarray:
     """All letter-choice tasks drop; no other task does, choices asked as text among them."""
-    letters, others = _letters(kinds)
+    letters = np.array([kind == "choice-letter" for kind in kinds])
     if not letters.any() or "choice-text" not in kinds:
         return np.zeros(len(drops), dtype=bool)
     breaks = (drops[:, letters] > LEAST_DROP).all(1) & (p[:, letters].max(1) < RATE / len(drops))
-    return breaks & (drops[:, others] <= SPARED).all(1)
+    return breaks & (drops[:, ~letters] <= SPARED).all(1)
 
 
 def _modes(columns: np.ndarray, failures: Failures | None) -> tuple[str | None, ...]:
