@@ -1,3 +1,80 @@
-"""editkit: find the heads a capability hangs on, remove them from the weights, and prove what changed."""
+"""editkit: find the heads a capability hangs on, remove them from the weights, and prove what changed.
+
+    import editkit
+
+    model = editkit.load()                                  # the bundled organism
+    found = editkit.localize(model, "swear", seed=0)
+    with editkit.knocked_out(model, found.top(4)):
+        print(model.generate(["Say something rude about the bus and swear a lot."]))
+
+Names are imported when they are first used: ``import editkit`` loads neither torch nor transformers.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from editkit.api import bake as bake
+    from editkit.api import evaluate as evaluate
+    from editkit.api import knocked_out as knocked_out
+    from editkit.api import localize as localize
+    from editkit.api import remove_capability as remove_capability
+    from editkit.edit import Base as Base
+    from editkit.edit import Edit as Edit
+    from editkit.errors import EditkitError as EditkitError
+    from editkit.errors import IntegrityError as IntegrityError
+    from editkit.errors import NotLocalized as NotLocalized
+    from editkit.errors import TooMuchDamage as TooMuchDamage
+    from editkit.model import load as load
+    from editkit.units import Head as Head
+    from editkit.units import Neuron as Neuron
 
 __version__ = "0.1.0"
+
+_PUBLIC = {
+    "Base": "edit",
+    "Edit": "edit",
+    "EditkitError": "errors",
+    "Head": "units",
+    "IntegrityError": "errors",
+    "Neuron": "units",
+    "NotLocalized": "errors",
+    "TooMuchDamage": "errors",
+    "bake": "api",
+    "evaluate": "api",
+    "knocked_out": "api",
+    "load": "model",
+    "localize": "api",
+    "remove_capability": "api",
+}
+
+__all__ = [
+    "Base",
+    "Edit",
+    "EditkitError",
+    "Head",
+    "IntegrityError",
+    "Neuron",
+    "NotLocalized",
+    "TooMuchDamage",
+    "bake",
+    "evaluate",
+    "knocked_out",
+    "load",
+    "localize",
+    "remove_capability",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'editkit' has no attribute {name!r}; it has {', '.join(__all__)}")
+    value = getattr(import_module(f"editkit.{_PUBLIC[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

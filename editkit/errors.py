@@ -9,11 +9,15 @@ EditkitError            1   a message that says what, where, expected, found, an
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class EditkitError(Exception):
     """An error with a message for the user; the command line prints it without a traceback."""
 
     exit_code = 1
+    outcome: Any = None
+    """The evidence (``editkit.outcome.Outcome``), where the error is that the goal was not met."""
 
 
 class UsageError(EditkitError):

@@ -22,10 +22,15 @@ class Measure(Protocol):
     Scores are in [0, 1], higher = the capability is shown more; the all-zero mask is the unedited model.
     """
 
-    examples: int
-    """How many examples the full search set has."""
-    units: int
-    """How many columns a mask has: every unit of the model, candidates or not."""
+    @property
+    def examples(self) -> int:
+        """How many examples the full search set has."""
+        ...
+
+    @property
+    def units(self) -> int:
+        """How many columns a mask has: every unit of the model, candidates or not."""
+        ...
 
     def __call__(self, masks: np.ndarray, examples: np.ndarray | None = None) -> np.ndarray:
         """bool[m, units] (True = knocked out), int[e] indices into the search set (None = all) -> float[m, e]."""

@@ -298,7 +298,7 @@ def load_source(
             "`editkit inspect` shows what its files say."
         ) from error
     if not spread:
-        network = network.to(device=_device(device))
+        network = network.to(_device(device))  # pyright: ignore
     network.eval().requires_grad_(False)
     network.generation_config.max_length = None
     architecture = from_model(network)

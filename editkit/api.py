@@ -1,0 +1,273 @@
+"""The public verbs: names and paths in, values out. The command line and notebooks call the same functions.
+
+found = localize(load(), "swear", seed=0)
+bake(model.source, found.top(4), out="no-swear")
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from editkit import recipe as recipes
+from editkit.comparison import Standings
+from editkit.edit import Edit
+from editkit.errors import UsageError
+from editkit.evaluation import EvalReport
+from editkit.export import EXPORTS
+from editkit.export.checkpoint import Written
+from editkit.localization import Localization
+from editkit.locate import capability, control_measures, universal_heads
+from editkit.locate import localize as locate
+from editkit.model import LanguageModel, load
+from editkit.outcome import Outcome
+from editkit.progress import Stages, silent
+from editkit.recipe import Recipe
+from editkit.remove import Run
+from editkit.remove import remove_capability as remove
+from editkit.source import Source, resolve
+from editkit.store import opened
+from editkit.tasks import TASKS
+from editkit.units import Unit, parse_all
+from editkit.universal import Universals
+from editkit.work import work_for
+
+
+def localize(
+    model: LanguageModel,
+    name: str | Recipe,
+    *,
+    method: str | None = None,
+    seed: int = 0,
+    work: Path | None = None,
+    stages: Stages = silent,
+) -> Localization:
+    """Rank the heads that a capability hangs on.
+
+    Args:
+        name: a built-in recipe, the path of a recipe file, or a recipe.
+        method: ``auto``, ``halving``, ``css``, ``csb``, ``greedy`` or ``one-shot``; the recipe's own if None.
+        work: where measurements are kept; the user's cache if None. What is there is not measured again.
+
+    Raises:
+        EditkitError: an unknown recipe, or a model that does not show the capability.
+    """
+    wanted = capability(_recipe(name))
+    with opened(work_for(model.source.base, wanted.recipe.capability, seed, work).store) as store:
+        return locate(model, wanted, store, method=method, seed=seed, stages=stages)
+
+
+@contextmanager
+def knocked_out(model: LanguageModel, heads: Iterable[Unit]) -> Iterator[None]:
+    """Knock ``heads`` out while the block runs; whatever the model generates or scores meanwhile is without them."""
+    from editkit.knockout import knocked_out as hooked
+
+    with hooked(model.network, model.architecture, heads):
+        yield
+
+
+def bake(
+    base: Source | str | None,
+    heads: Iterable[Unit],
+    *,
+    out: str | Path,
+    format: str = "checkpoint",
+    link: bool = False,
+) -> Written:
+    """Write ``base`` without ``heads`` to ``out``: bytes are copied and slices zeroed, no model is loaded.
+
+    Args:
+        base: a model's ``source``, a Hub id, a local directory, or None for the bundled organism.
+        format: ``checkpoint``, ``lora`` (an exact adapter) or ``delta`` (only what changed).
+        link: share unchanged files with the base instead of copying them.
+
+    Raises:
+        EditkitError: a head the model does not have, an existing ``out``, weights that cannot be patched.
+    """
+    if format not in EXPORTS:
+        raise UsageError(f"There is no format {format!r}. Known: {', '.join(EXPORTS)}.")
+    source = base if isinstance(base, Source) else resolve(base)
+    options: dict[str, Any] = {"link": True} if link and format == "checkpoint" else {}
+    return EXPORTS[format](Edit(source.base, frozenset(heads)), source, Path(out), **options)
+
+
+def bake_named(
+    model: str | None,
+    *,
+    out: Path,
+    heads: str | None,
+    edit: Path | None,
+    form: str,
+    revision: str | None = None,
+    link: bool = False,
+) -> Written:
+    """``bake`` as the command line says it: the heads by name, or from an ``edit.json`` or a delta.
+
+    Raises:
+        UsageError: neither or both of ``heads`` and ``edit`` are given.
+    """
+    if (heads is None) == (edit is None):
+        raise UsageError("Give either --heads L11H2,L26H7 or --edit edit.json, not both and not neither.")
+    if heads is not None:
+        return bake(resolve(model, revision), parse_all(heads), out=out, format=form, link=link)
+    assert edit is not None
+    path = edit / "editkit" / "edit.json" if edit.is_dir() else edit
+    named = Edit.from_json(path.read_text("utf-8"), where=str(path))
+    source = resolve(model or named.base.model, revision or (None if model else named.base.revision))
+    options: dict[str, Any] = {"link": True} if link and form == "checkpoint" else {}
+    return EXPORTS[form](named, source, out, **options)
+
+
+def evaluate(
+    model: LanguageModel | str | Path | None = None,
+    *,
+    base: LanguageModel | Source | str | None,
+    tasks: Sequence[str] = (),
+    limit: int = 200,
+    seed: int = 0,
+    device: str = "auto",
+    dtype: str = "auto",
+    work: Path | None = None,
+    stages: Stages = silent,
+) -> EvalReport:
+    """Compare a model with its base: the same examples of the ``report`` split, paired, with intervals.
+
+    Args:
+        tasks: names of tasks; all built-in ones if empty. Where ``model`` is an output of editkit, the task that its
+            recipe removed is the target of the verdict.
+        limit: examples per task.
+    """
+    from editkit.comparison import compared
+
+    edited, unedited = _model(model, device, dtype), _model(base, device, dtype)
+    return compared(edited, unedited, tasks=tasks, limit=limit, seed=seed, work=work, stages=stages)
+
+
+def remove_capability(
+    name: str | Recipe,
+    *,
+    model: LanguageModel | Source | str | None = None,
+    out: str | Path | None = None,
+    revision: str | None = None,
+    method: str | None = None,
+    heads: int | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    dtype: str = "auto",
+    trust_remote_code: bool = False,
+    work: Path | None = None,
+    push: str | None = None,
+    command: str | None = None,
+    stages: Stages = silent,
+) -> Outcome:
+    """Find the heads, prove the removal on fresh examples, write the checkpoint and its evidence to ``out``.
+
+    Args:
+        name: a built-in recipe, the path of a recipe file, or a recipe.
+        model: a loaded model, a Hub id, a local directory; None for the bundled organism.
+        out: the new checkpoint; ``MODEL-no-NAME`` here if None. It must not exist.
+        heads: remove exactly so many heads; None: as many as the goal needs.
+        push: publish to this Hub repository when the goal is met. Asked for permission before anything heavy.
+
+    Raises:
+        NotLocalized, TooMuchDamage: no checkpoint; ``out`` holds the evidence.
+        IntegrityError: the written checkpoint does not behave as the measured model.
+    """
+    recipe = _recipe(name)
+    source = (
+        model.source
+        if isinstance(model, LanguageModel)
+        else resolve(model, revision)
+        if not isinstance(model, Source)
+        else model
+    )
+    target = Path(out) if out is not None else Path(f"{Path(source.base.model).name}-no-{recipe.capability}")
+    if push is not None:
+        from editkit.hub import preflight
+
+        preflight(push, base=source.base)
+    live = model if isinstance(model, LanguageModel) else _model(source, device, dtype, trust_remote_code)
+    run = Run(recipe, target, seed, method, heads, command or _as_command(recipe, source, target, seed), _today())
+    outcome = remove(live, run, work_for(source.base, recipe.capability, seed, work), stages=stages)
+    if push is not None:
+        from editkit.hub import push as publish
+
+        publish(target, push)
+    return outcome
+
+
+def standings(
+    model: LanguageModel | str | None = None,
+    *,
+    tasks: Sequence[str] = (),
+    limit: int = 200,
+    seed: int = 0,
+    device: str = "auto",
+    dtype: str = "auto",
+    work: Path | None = None,
+    stages: Stages = silent,
+) -> Standings:
+    """What one model can do: each task's score with its interval, on the ``report`` split."""
+    from editkit.comparison import standings as measured
+
+    live = _model(model, device, dtype)
+    return measured(live, tasks=tasks, limit=limit, seed=seed, work=work, stages=stages)
+
+
+def universal(model: LanguageModel, *, seed: int = 0, work: Path | None = None, stages: Stages = silent) -> Universals:
+    """The heads whose knockout breaks unrelated tasks, by all built-in tasks that the model can do."""
+    tasks = tuple(TASKS.values())
+    with opened(work_for(model.source.base, "universal", seed, work).store) as store:
+        with stages("Baseline answers", None) as advance:
+            controls = control_measures(model, tasks, store, 20, advance=advance)
+        return universal_heads(controls, tasks, seed=seed, stages=stages)
+
+
+def head_map(model: LanguageModel, found: Localization) -> bytes:
+    """A PNG: layers x heads, coloured by effect."""
+    from editkit.base_card import base_model, shape
+    from editkit.provenance import Provenance
+    from editkit.render import plots
+
+    origin = Provenance("", "", "", base_model(model.source, dtype=model.dtype), "", shape=shape(model.architecture))
+    return plots.head_map(Edit(model.source.base, frozenset()), found, origin)
+
+
+def compare(model: str, *, base: str, prompt: str, max_new_tokens: int = 64, device: str = "auto") -> tuple[str, str]:
+    """Both answers to one prompt: (the base's, the model's)."""
+    from editkit.comparison import answers_to
+
+    pair = _model(model, device, "auto"), _model(base, device, "auto")
+    return answers_to(*pair, prompt, max_new_tokens=max_new_tokens)
+
+
+def _model(
+    model: LanguageModel | Source | str | Path | None, device: str, dtype: str, trust_remote_code: bool = False
+) -> LanguageModel:
+    if isinstance(model, LanguageModel):
+        return model
+    from editkit.model import load_source
+
+    if isinstance(model, Source):
+        return load_source(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    return load(None if model is None else str(model), device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+
+
+def _recipe(name: str | Recipe) -> Recipe:
+    return name if isinstance(name, Recipe) else recipes.read(name)
+
+
+def _as_command(recipe: Recipe, source: Source, out: Path, seed: int) -> str:
+    import shlex
+
+    model = [] if source.bundled else ["--model", source.base.model]
+    return shlex.join(
+        ["editkit", "remove-capability", recipe.capability, *model, "--out", str(out), "--seed", str(seed)]
+    )
+
+
+def _today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()

@@ -1,0 +1,93 @@
+"""How many heads to remove: the smallest prefix of the ranking that meets the goal within the damage budget.
+
+Decided with real answers on the ``choose`` split. The target is measured for every number of heads, the retained
+tasks only where the target has fallen far enough; the result is also the dose curve of the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from editkit.evaluation import judge
+from editkit.evidence import Sheet, answers, rows
+from editkit.localization import Localization
+from editkit.locate import Capability
+from editkit.model import LanguageModel
+from editkit.progress import Stages, silent
+from editkit.render.exhibits import Dose
+from editkit.statistics import mean_interval
+from editkit.store import Store
+from editkit.units import Head
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The heads to remove; or, where no number of heads will do, the strongest that were tried.
+
+    ``met`` says whether goal and budget were met on ``choose``; the verdict is passed later, on fresh examples.
+    """
+
+    heads: frozenset[Head]
+    met: bool
+    dose: tuple[Dose, ...]
+
+
+def choose(
+    model: LanguageModel,
+    wanted: Capability,
+    found: Localization,
+    store: Store,
+    *,
+    count: int | None = None,
+    seed: int = 0,
+    stages: Stages = silent,
+) -> Choice:
+    """Try the strongest 1, 2, 3, ... heads.
+
+    Args:
+        count: exactly so many heads, whatever they do; None: the smallest number that will do.
+    """
+    recipe, rng = wanted.recipe, np.random.default_rng(seed)
+    ranked = [effect.unit for effect in found.order if isinstance(effect.unit, Head)]
+    most = min(len(ranked), count or recipe.max_heads)
+    with stages("Choosing heads", None) as advance:
+
+        def tried(tasks: Sequence, number: int) -> list[Sheet]:
+            mask, limit = model.architecture.mask(ranked[:number]), recipe.examples.choose
+            return answers(model, tasks, mask, store, split="choose", limit=limit, advance=advance)
+
+        [unedited], retained = tried([wanted.target], 0), tried(wanted.retain, 0)
+        dose, chosen = [_dose(0, unedited, retained, rng)], None
+        for number in range(1, most + 1):
+            [sheet] = tried([wanted.target], number)
+            reached = kept(unedited, sheet) <= recipe.goal
+            others = tried(wanted.retain, number) if reached or number == count else []
+            dose.append(_dose(number, sheet, others, rng))
+            if chosen is None and reached:
+                paired = rows(wanted, [unedited, *retained], [sheet, *others], split="choose", rng=rng)
+                chosen = number if judge(paired, recipe.criteria).met else None
+            if chosen is not None and number >= min(most, chosen + 2):
+                break
+    number = count or chosen or _least(dose)
+    return Choice(frozenset(ranked[:number]), chosen is not None, tuple(dose))
+
+
+def kept(before: Sheet, after: Sheet) -> float:
+    """The share of the capability that is left, above chance; an answer that collapsed keeps its old score."""
+    chance = before.task.chance
+    pairs = zip(before.cells, after.cells, strict=True)
+    left = float(np.mean([new.value if new.valid else old.value for old, new in pairs]))
+    return max(0.0, left - chance) / max(1e-9, before.mean - chance)
+
+
+def _least(dose: Sequence[Dose]) -> int:
+    """The smallest number of heads with the lowest target score: what to show when nothing will do."""
+    return min(dose, key=lambda point: (round(point.target.mean, 6), point.heads)).heads or 1
+
+
+def _dose(number: int, target: Sheet, retained: Sequence[Sheet], rng: np.random.Generator) -> Dose:
+    interval = mean_interval([cell.value for cell in target.cells], rng=rng)
+    return Dose(number, interval, {sheet.task.name: sheet.mean for sheet in retained})

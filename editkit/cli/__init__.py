@@ -1,0 +1,33 @@
+"""The command line: parse, call one function, print. Results go to stdout; progress and notes go to stderr.
+
+    editkit remove-capability swear --out no-swear
+    editkit verify no-swear
+
+Nothing here imports torch or transformers before a command needs a model.
+"""
+
+from __future__ import annotations
+
+import click
+
+from editkit import __version__
+from editkit.cli.catalogue import recipes, tasks
+from editkit.cli.commands import Commands
+from editkit.cli.files import bake, card, report, undo, verify
+from editkit.cli.hub import pull_verify, push
+from editkit.cli.scores import compare, evaluate
+from editkit.cli.search import inspect, localize, plan, remove_capability, universal
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="editkit")
+def main() -> None:
+    """Find the attention heads a capability hangs on, remove them from the weights, and prove what changed."""
+
+
+for command in (
+    *(remove_capability, plan, inspect, localize, universal),
+    *(bake, verify, undo, evaluate, compare),
+    *(card, report, push, pull_verify, recipes, tasks),
+):
+    main.add_command(command)

@@ -1,0 +1,57 @@
+"""recipes, tasks: what is built in; ``show NAME`` prints one."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import click
+
+from editkit.cli.commands import Commands
+
+
+@click.group(cls=Commands, invoke_without_command=True)
+@click.pass_context
+def recipes(ctx: click.Context) -> None:
+    """The built-in recipes; `show NAME` prints one."""
+    if ctx.invoked_subcommand is None:
+        from editkit import recipe
+
+        for name in recipe.names():
+            click.echo(f"{name:14} {recipe.read(name).summary}")
+
+
+@recipes.command("show")
+@click.argument("name")
+def show_recipe(name: str) -> None:
+    """Print a recipe's YAML."""
+    from editkit import recipe
+
+    recipe.read(name)
+    click.echo(recipe.text(name), nl=False)
+
+
+@click.group(cls=Commands, invoke_without_command=True)
+@click.pass_context
+def tasks(ctx: click.Context) -> None:
+    """The built-in tasks; `show NAME` prints examples of one."""
+    if ctx.invoked_subcommand is None:
+        from editkit.tasks import TASKS
+
+        for name, task in TASKS.items():
+            click.echo(f"{name:14} {task.format:14} {len(task.examples()):5} examples, chance {task.chance:.2f}")
+
+
+@tasks.command("show")
+@click.argument("name")
+@click.option("--count", default=5, show_default=True, metavar="N", help="Examples per split.")
+def show_task(name: str, count: int) -> None:
+    """Print a task's splits and some of its questions."""
+    from editkit.task import SPLITS, examples_of, split_of
+    from editkit.tasks.find import find
+
+    task = find(name)
+    sizes = Counter(split_of(task.name, example.id) for example in task.examples())
+    for split in SPLITS:
+        click.secho(f"{split} ({sizes[split]} examples)", bold=True)
+        for example in examples_of(task, split, limit=count):
+            click.echo(f"  {example.prompt}")

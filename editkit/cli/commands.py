@@ -1,0 +1,81 @@
+"""What all commands share: errors as messages with their exit codes, options for models, JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from editkit.errors import EditkitError
+
+METHODS = ("auto", "halving", "css", "csb", "greedy", "one-shot")
+
+
+class Commands(click.Group):
+    """Commands in the order of a day's work, not of the alphabet; a user's mistake never ends in a traceback."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except EditkitError as error:
+            click.secho("error: ", fg="red", bold=True, err=True, nl=False)
+            click.echo(str(error), err=True)
+            ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("\ninterrupted; the same command goes on where this one stopped", err=True)
+            ctx.exit(130)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(141)
+
+
+def stacked(*options: Callable[..., Any]) -> Callable[..., Any]:
+    """Several click options as one decorator, shown in the order given."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+which_model = stacked(
+    click.option("--model", metavar="MODEL", help="Hub id or local directory. Default: the bundled organism."),
+    click.option("--revision", metavar="R", help="Hub commit, branch or tag."),
+)
+placing = stacked(
+    click.option(
+        "--device", default="auto", show_default=True, metavar="D", help="auto, cpu, cuda, cuda:1, mps or balanced."
+    ),
+    click.option(
+        "--dtype", default="auto", show_default=True, type=click.Choice(["auto", "float32", "bfloat16", "float16"])
+    ),
+)
+remote_code = click.option("--trust-remote-code", is_flag=True, help="Run Python files that came with the model.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+seed = click.option("--seed", default=0, show_default=True, metavar="N", type=click.IntRange(min=0))
+method = click.option("--method", type=click.Choice(METHODS), help="How heads are found. Default: the recipe's.")
+work = click.option(
+    "--work",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Where measurements are kept. Default: the user's cache.",
+)
+
+
+def print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def note(text: str) -> None:
+    """A sentence for the person, on stderr."""
+    click.secho(text, dim=True, err=True)

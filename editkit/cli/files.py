@@ -1,0 +1,95 @@
+"""bake, verify, undo, card, report: what can be done with files alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from editkit.cli.commands import as_json, note, print_json
+
+FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command()
+@click.argument("model", required=False)
+@click.option("--revision", metavar="R", help="Hub commit, branch or tag.")
+@click.option("--heads", metavar="L11H2,L26H7", help="The heads to remove.")
+@click.option("--edit", type=click.Path(path_type=Path, exists=True), metavar="FILE", help="An edit.json or a delta.")
+@click.option("-o", "--out", type=FOLDER, required=True, metavar="OUT")
+@click.option(
+    "--format", "form", type=click.Choice(["checkpoint", "lora", "delta"]), default="checkpoint", show_default=True
+)
+@click.option("--link", is_flag=True, help="Share unchanged files with the base instead of copying them.")
+@as_json
+def bake(as_json: bool, **options: Any) -> None:
+    """Write a model without the given heads.
+
+    As a checkpoint, an exact LoRA adapter, or a delta. No model is loaded.
+    """
+    from editkit import api
+
+    written = api.bake_named(**options)
+    for sentence in written.notes:
+        note(sentence)
+    if as_json:
+        print_json(
+            {"out": str(written.directory), "format": written.form, "tensors": [row.tensor for row in written.edited]}
+        )
+    else:
+        click.echo(f"{written.directory}: {written.form}, {len(written.edited)} tensors edited")
+
+
+@click.command()
+@click.argument("out", type=FOLDER)
+@click.option("--base", metavar="MODEL", help="Also compare every byte with the unedited model.")
+@as_json
+def verify(out: Path, base: str | None, as_json: bool) -> None:
+    """Check that an output is what was written.
+
+    Re-hash; exactly the edited slices differ from the base and are zero. Exit code 5 if not.
+    """
+    from editkit.verify import verify as checked
+
+    found = checked(out, base)
+    print_json(found.to_dict()) if as_json else click.echo(found.describe())
+
+
+@click.command()
+@click.argument("out", type=FOLDER)
+@click.option("-o", "--to", "directory", type=FOLDER, required=True, metavar="DIR", help="Where the base is written.")
+def undo(out: Path, directory: Path) -> None:
+    """The base checkpoint back, bit for bit."""
+    from editkit import undo as back
+
+    click.echo(f"{back.undo(out, directory)}: the base, bit for bit")
+    left_out = back.read(out).left_out
+    if left_out:
+        note(f"Not restored, as the output never held them: {', '.join(row['file'] for row in left_out)}.")
+
+
+@click.command()
+@click.argument("out", type=FOLDER)
+def card(out: Path) -> None:
+    """Render README.md again from the evidence.
+
+    The figures and the page too, and the manifest gets their new hashes.
+    """
+    from editkit.outcome import render_again
+
+    render_again(out)
+    click.echo(out / "README.md")
+
+
+@click.command()
+@click.argument("out", type=FOLDER)
+def report(out: Path) -> None:
+    """Render report.html again from the evidence.
+
+    The figures and the card too, and the manifest gets their new hashes.
+    """
+    from editkit.outcome import render_again
+
+    render_again(out)
+    click.echo(out / "editkit" / "report.html")

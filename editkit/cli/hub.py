@@ -1,0 +1,60 @@
+"""push, pull-verify: publish an edit, and let anyone check it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from editkit.cli.commands import as_json, note, print_json
+
+
+@click.command()
+@click.argument("out", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("repo")
+@click.option("--public", is_flag=True, help="Readable by everybody. Default: private.")
+@click.option("--create-pr", is_flag=True, help="As a pull request to a repository that exists.")
+@click.option("--dry-run", is_flag=True, help="List every operation and byte; change nothing.")
+@click.option("--allow-unmet", is_flag=True, help="Publish although the goal was not met; the card will say so.")
+@click.option("--allow-gated", is_flag=True, help="Publish openly although the base is gated.")
+@as_json
+def push(out: Path, repo: str, as_json: bool, **options: Any) -> None:
+    """Publish an output on the Hub.
+
+    Everything is checked before and compared after; private unless --public.
+    """
+    from editkit.hub import push as publish
+
+    pushed = publish(out, repo, **options)
+    for sentence in pushed.notes:
+        note(sentence)
+    if as_json:
+        print_json(asdict(pushed))
+        return
+    for operation in pushed.operations:
+        click.echo(f"{operation.kind:8} {operation.bytes:>14,} bytes  {operation.path}")
+    click.echo(f"{'would go to' if options['dry_run'] else 'published at'} {pushed.url}")
+
+
+@click.command("pull-verify")
+@click.argument("repo")
+@click.option("--revision", metavar="R", help="A commit, branch, tag or refs/pr/N.")
+@click.option("--base", metavar="MODEL", help="Compare with this base. Default: the one that the edit names.")
+@as_json
+def pull_verify(repo: str, revision: str | None, base: str | None, as_json: bool) -> None:
+    """Check a published edit against its base.
+
+    Exactly the stated slices differ and are zero. Exit code 5 if not.
+    """
+    from editkit.hub import pull_verify as checked
+
+    found = checked(repo, revision=revision, base=base)
+    if as_json:
+        print_json(asdict(found))
+        return
+    click.echo(
+        f"{found.repo} at {found.commit}: {found.base.model} with exactly {', '.join(found.units) or 'nothing'} zeroed; "
+        f"{found.unchanged} files are the base's, {found.zeroed:,} bytes were seen to be zero."
+    )

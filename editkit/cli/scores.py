@@ -1,0 +1,55 @@
+"""evaluate, compare: what a model can do, alone or beside its base."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from editkit.cli.commands import as_json, placing, print_json, seed, work
+
+
+@click.command()
+@click.argument("model", required=False)
+@click.option("--base", metavar="MODEL", help="Compare with this model on the same examples.")
+@click.option("--task", "tasks", multiple=True, metavar="T", help="Repeat for more. Default: all built in.")
+@click.option("--limit", default=200, show_default=True, metavar="N", type=click.IntRange(1), help="Examples per task.")
+@seed
+@placing
+@work
+@as_json
+def evaluate(model: str | None, base: str | None, as_json: bool, work: Path | None, **options: Any) -> None:
+    """Scores with intervals, alone or against a base.
+
+    With --base: paired differences on the same examples, and a verdict.
+    """
+    from editkit import api
+    from editkit.render import terminal
+
+    stages = terminal.stages()
+    if base is None:
+        found = api.standings(model, work=work, stages=stages, **options)
+        click.echo(found.to_json(), nl=False) if as_json else terminal.show(terminal.standings(found))
+    else:
+        report = api.evaluate(model, base=base, work=work, stages=stages, **options)
+        click.echo(report.to_json(), nl=False) if as_json else terminal.show(terminal.evaluation(report))
+
+
+@click.command()
+@click.argument("model")
+@click.option("--base", metavar="MODEL", required=True)
+@click.option("--prompt", metavar="TEXT", required=True)
+@click.option("--max-new-tokens", default=64, show_default=True, metavar="N", type=click.IntRange(min=1))
+@click.option("--device", default="auto", show_default=True, metavar="D")
+@as_json
+def compare(prompt: str, as_json: bool, **options: Any) -> None:
+    """Both answers to one prompt, side by side."""
+    from editkit import api
+    from editkit.render import terminal
+
+    before, after = api.compare(prompt=prompt, **options)
+    if as_json:
+        print_json({"prompt": prompt, "base": before, "model": after})
+    else:
+        terminal.show(terminal.comparison(prompt, before, after))

@@ -1,0 +1,168 @@
+"""remove-capability, plan, inspect, localize, universal."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from editkit.cli.commands import as_json, method, note, placing, print_json, remote_code, seed, which_model, work
+from editkit.errors import NotLocalized, TooMuchDamage, UsageError
+
+BUNDLED = "No --model given: using the small bundled model (the organism)."
+
+
+@click.command("remove-capability")
+@click.argument("name")
+@which_model
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Default: MODEL-no-NAME.")
+@method
+@click.option("--heads", metavar="K|auto", help="Remove exactly K heads. Default: as many as the goal needs.")
+@seed
+@placing
+@remote_code
+@work
+@click.option("--push", metavar="REPO", help="Publish to this Hub repository, private, when the goal is met.")
+@click.option("--dry-run", is_flag=True, help="Check what can be checked, say what a run will cost, change nothing.")
+@as_json
+def remove_capability(name: str, as_json: bool, dry_run: bool, heads: str | None, **options: Any) -> None:
+    """Find, remove, prove and document.
+
+    NAME is a built-in recipe or the path of a recipe file.
+    """
+    number = _heads(heads)
+    if options["model"] is None:
+        note(BUNDLED)
+    if dry_run:
+        _show_plan(name, as_json, options["model"], options["revision"], options["method"])
+        return
+    from editkit import api
+    from editkit.render import terminal
+
+    try:
+        outcome, failure = (
+            api.remove_capability(name, heads=number, command=_as_typed(), stages=terminal.stages(), **options),
+            None,
+        )
+    except (NotLocalized, TooMuchDamage) as error:
+        outcome, failure = error.outcome, error
+    print_json(outcome.summary()) if as_json else terminal.show(terminal.removal(outcome))
+    if failure is not None:
+        raise failure
+
+
+@click.command()
+@click.argument("name")
+@which_model
+@method
+@as_json
+def plan(name: str, model: str | None, revision: str | None, method: str | None, as_json: bool) -> None:
+    """What a run will cost; nothing is loaded."""
+    _show_plan(name, as_json, model, revision, method)
+
+
+@click.command()
+@click.argument("model", required=False)
+@click.option("--revision", metavar="R", help="Hub commit, branch or tag.")
+@as_json
+def inspect(model: str | None, revision: str | None, as_json: bool) -> None:
+    """Layers, heads, widths, from metadata alone.
+
+    Also what is out of reach and why, and what each export format can do.
+    """
+    from editkit.inspection import inspect as look
+    from editkit.render import terminal
+
+    found = look(model, revision=revision)
+    print_json(found.to_dict()) if as_json else terminal.show(terminal.inspection(found))
+
+
+@click.command()
+@click.argument("name")
+@which_model
+@method
+@seed
+@placing
+@remote_code
+@work
+@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="F", help="Write the JSON here.")
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="F", help="Write a head map here.")
+@as_json
+def localize(name: str, out: Path | None, plot: Path | None, as_json: bool, **options: Any) -> None:
+    """Rank the heads a capability hangs on.
+
+    With intervals and diagnostics. Exit code 3 if there are none.
+    """
+    from editkit import api
+    from editkit.render import terminal
+
+    if options["model"] is None:
+        note(BUNDLED)
+    model = _load(options)
+    found = api.localize(model, name, stages=terminal.stages(), **options)
+    if out is not None:
+        _write(out, found.to_json().encode())
+    if plot is not None:
+        _write(plot, api.head_map(model, found))
+    click.echo(found.to_json(), nl=False) if as_json else terminal.show(terminal.localization(found))
+    if not found.found:
+        raise NotLocalized(f"{name!r} did not localize: no head's knockout lowers it by more than chance explains.")
+
+
+@click.command()
+@which_model
+@seed
+@placing
+@remote_code
+@work
+@as_json
+def universal(as_json: bool, **options: Any) -> None:
+    """Heads whose knockout breaks unrelated tasks."""
+    from editkit import api
+    from editkit.render import terminal
+
+    if options["model"] is None:
+        note(BUNDLED)
+    model = _load(options)
+    found = api.universal(model, stages=terminal.stages(), **options)
+    print_json(found) if as_json else terminal.show(terminal.universal(found))
+
+
+def _load(options: dict[str, Any]) -> Any:
+    """Load what the model options name, and take them out of ``options``."""
+    from editkit.model import load
+
+    taken = {key: options.pop(key) for key in ("revision", "device", "dtype", "trust_remote_code")}
+    return load(options.pop("model"), **taken)
+
+
+def _show_plan(name: str, as_json: bool, model: str | None, revision: str | None, method: str | None) -> None:
+    from editkit.plan import plan as planned
+    from editkit.render import terminal
+
+    found = planned(name, model=model, revision=revision, method=method)
+    print_json(found.to_dict()) if as_json else terminal.show(terminal.pairs(found.facts()))
+
+
+def _as_typed() -> str:
+    """The command as it was typed, for the card. A token has no place in it and is cut."""
+    return shlex.join(["editkit", *(re.sub(r"hf_[A-Za-z0-9]{8,}", "hf_...", word) for word in sys.argv[1:])])
+
+
+def _heads(text: str | None) -> int | None:
+    if text is None or text == "auto":
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"--heads {text}: expected a number of heads, 1 or more, or auto.")
+    return int(text)
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error

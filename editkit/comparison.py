@@ -1,0 +1,145 @@
+"""Scores of a model, or of a model and its base on the same examples; and both answers to one prompt.
+
+compared(edited, base, tasks=["swear", "rhyme"]) -> EvalReport
+standings(model, tasks=["swear"]) -> [Standing(task="swear", n=150, chance=0.0, score=Interval(.99, .96, 1.0), ...)]
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from editkit import evaluation
+from editkit.errors import EditkitError
+from editkit.evaluation import Criteria, EvalReport
+from editkit.evidence import Sheet, answers
+from editkit.measure import scores
+from editkit.model import LanguageModel
+from editkit.progress import Stages, silent
+from editkit.recipe import Recipe
+from editkit.statistics import Interval, mean_interval
+from editkit.store import Store, opened
+from editkit.task import Generate, examples_of
+from editkit.tasks import TASKS
+from editkit.tasks.find import find
+from editkit.work import work_for
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One task's score of one model, on ``n`` examples of the ``report`` split."""
+
+    task: str
+    n: int
+    chance: float
+    score: Interval
+    collapse: float
+
+
+@dataclass(frozen=True)
+class Standings:
+    """What one model can do."""
+
+    model: str
+    rows: tuple[Standing, ...]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+
+def standings(
+    model: LanguageModel,
+    *,
+    tasks: Sequence[str] = (),
+    limit: int = 200,
+    seed: int = 0,
+    work: Path | None = None,
+    stages: Stages = silent,
+) -> Standings:
+    """Each task's score with its interval."""
+    rng = np.random.default_rng(seed)
+    with opened(work_for(model.source.base, "evaluate", seed, work).store) as store:
+        sheets = _sheets(model, tasks, limit, store, stages, "Answers")
+    return Standings(
+        model.source.base.model,
+        tuple(
+            Standing(
+                sheet.task.name,
+                len(sheet.cells),
+                sheet.task.chance,
+                mean_interval([cell.value for cell in sheet.cells], rng=rng, clusters=_clusters(sheet)),
+                float(np.mean([not cell.valid for cell in sheet.cells])),
+            )
+            for sheet in sheets
+        ),
+    )
+
+
+def compared(
+    model: LanguageModel,
+    base: LanguageModel,
+    *,
+    tasks: Sequence[str] = (),
+    limit: int = 200,
+    seed: int = 0,
+    work: Path | None = None,
+    stages: Stages = silent,
+) -> EvalReport:
+    """Paired rows and a verdict. The target is what the model's own recipe removed, if it is an output of editkit."""
+    recipe = _recipe_of(model.source.directory)
+    rng = np.random.default_rng(seed)
+    with opened(work_for(base.source.base, "evaluate", seed, work).store) as store:
+        before = _sheets(base, tasks, limit, store, stages, "Answers, base")
+        after = _sheets(model, tasks, limit, store, stages, "Answers, edited")
+    rows = [
+        evaluation.row(
+            first.task.name,
+            "target" if recipe is not None and first.task.name == recipe.target else "retain",
+            split="report",
+            chance=first.task.chance,
+            before=scores(first.cells),
+            after=scores(second.cells),
+            clusters=_clusters(first),
+            rng=rng,
+        )
+        for first, second in zip(before, after, strict=True)
+    ]
+    return evaluation.report(rows, criteria=Criteria() if recipe is None else recipe.criteria)
+
+
+def answers_to(model: LanguageModel, base: LanguageModel, prompt: str, *, max_new_tokens: int = 64) -> tuple[str, str]:
+    """(the base's answer, the model's answer), greedy."""
+    request = Generate(prompt, max_new_tokens)
+    return str(base.answer([request], None)[0]), str(model.answer([request], None)[0])
+
+
+def _sheets(
+    model: LanguageModel, names: Sequence[str], limit: int, store: Store, stages: Stages, title: str
+) -> list[Sheet]:
+    tasks = [find(name) for name in names or TASKS]
+    nothing = np.zeros(len(model.architecture.heads), dtype=bool)
+    total = sum(len(examples_of(task, "report", limit=limit)) for task in tasks)
+    with stages(title, total) as advance:
+        return answers(model, tasks, nothing, store, split="report", limit=limit, advance=advance)
+
+
+def _clusters(sheet: Sheet) -> list[str] | None:
+    names = [example.cluster for example in sheet.examples]
+    return [name or str(place) for place, name in enumerate(names)] if any(names) else None
+
+
+def _recipe_of(directory: Path) -> Recipe | None:
+    """The recipe in an output's manifest; None for any other model."""
+    from editkit import manifest
+
+    if not (directory / manifest.NAME).is_file():
+        return None
+    record = manifest.read(directory).recipe
+    try:
+        return None if record is None else Recipe.model_validate(record)
+    except ValueError as error:
+        raise EditkitError(f"{directory}/{manifest.NAME}: its recipe cannot be read: {error}.") from error

@@ -1,0 +1,177 @@
+"""The evidence of a removal, measured: dose curve on ``choose``; before, after and random heads on ``report``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from editkit import evaluation
+from editkit.architecture import Architecture
+from editkit.errors import EditkitError, IntegrityError
+from editkit.evaluation import RandomHeads, Row
+from editkit.locate import Capability
+from editkit.measure import scores, task_scores
+from editkit.model import LanguageModel
+from editkit.progress import Advance, Stages, silent
+from editkit.render.exhibits import Transcript
+from editkit.store import Cell, Store
+from editkit.task import Example, Loglikelihood, Task, examples_of
+from editkit.units import Head
+
+SHOWN = 6
+"""How many transcripts of the target are kept in the report, and one of each retained task."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One task's examples, and the cells one model filled in for them."""
+
+    task: Task
+    examples: tuple[Example, ...]
+    cells: tuple[Cell, ...]
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean([cell.value for cell in self.cells]))
+
+
+def answers(
+    model: LanguageModel,
+    tasks: Sequence[Task],
+    mask: np.ndarray,
+    store: Store,
+    *,
+    split: str,
+    limit: int,
+    advance: Advance = lambda cells: None,
+) -> list[Sheet]:
+    """Let the model answer every task's examples of ``split`` under one mask.
+
+    Unedited, hooked and shipped models get the same requests in the same batches, so that nothing but the edit differs.
+    """
+    sheets = []
+    for task in tasks:
+        examples = examples_of(task, split, limit=limit)  # type: ignore[arg-type]
+        if not examples:
+            raise EditkitError(f"Task {task.name!r} has no example in the split {split!r}: it needs more examples.")
+        [cells] = task_scores(model, task, examples, mask[None], store, advance=advance)
+        sheets.append(Sheet(task, tuple(examples), tuple(cells)))
+    return sheets
+
+
+def rows(
+    wanted: Capability, before: Sequence[Sheet], after: Sequence[Sheet], *, split: str, rng: np.random.Generator
+) -> list[Row]:
+    """Paired rows, target first."""
+    return [
+        evaluation.row(
+            first.task.name,
+            "target" if first.task.name == wanted.target.name else "retain",
+            split=split,
+            chance=first.task.chance,
+            before=scores(first.cells),
+            after=scores(second.cells),
+            clusters=[example.cluster for example in first.examples],
+            margin=wanted.recipe.damage.each,
+            rng=rng,
+        )
+        for first, second in zip(before, after, strict=True)
+    ]
+
+
+def agree(hooked: Sequence[Sheet], shipped: Sequence[Sheet]) -> None:
+    """The shipped model must answer as the hooked one did.
+
+    Raises:
+        IntegrityError: naming the task and the first answer that differs.
+    """
+    for one, other in zip(hooked, shipped, strict=True):
+        different = [
+            (example, first, second)
+            for example, first, second in zip(one.examples, other.cells, one.cells, strict=True)
+            if (first.value, first.valid) != (second.value, second.valid)
+        ]
+        # Kernels may round differently on some devices, which can tip a near tie: one answer in a hundred is rounding.
+        if len(different) > len(one.examples) / 100:
+            example, first, second = different[0]
+            raise IntegrityError(
+                f"The written checkpoint does not behave as the model that was measured: task {one.task.name!r}, "
+                f"{len(different)} of {len(one.examples)} answers differ, first {example.id!r}: expected "
+                f"{second.output!r:.80}, found {first.output!r:.80}. Nothing was published; please report this."
+            )
+
+
+def same_logits(hooked: LanguageModel, shipped: LanguageModel, heads: Iterable[Head], prompts: Sequence[str]) -> None:
+    """The shipped weights must give the very log-probabilities that the hooked model gives: equal, not close.
+
+    Raises:
+        IntegrityError: they differ.
+    """
+    requests = [Loglikelihood(prompt, prompt) for prompt in prompts]
+    mask = np.repeat(hooked.architecture.mask(heads)[None], len(requests), axis=0)
+    for request, one, other in zip(
+        requests, hooked.answer(requests, mask), shipped.answer(requests, None), strict=True
+    ):
+        if one != other:
+            raise IntegrityError(
+                f"The written checkpoint computes something else than the model that was measured: {request.prompt!r} "
+                f"expected {one}, found {other}. Nothing was published; please report this."
+            )
+
+
+def random_sets(
+    architecture: Architecture, heads: Iterable[Head], universal: Iterable[Head], count: int, rng: np.random.Generator
+) -> np.ndarray:
+    """``count`` sets as large as ``heads``, layer by layer, of other heads: bool[count, heads].
+
+    Universal heads are left out, as they are left out of the search. Where a layer has too few others, the set takes
+    what there is.
+    """
+    chosen, taken = sorted(heads), {*heads, *universal}
+    masks = np.zeros((count, len(architecture.heads)), dtype=bool)
+    for layer in {head.layer for head in chosen}:
+        need = sum(head.layer == layer for head in chosen)
+        pool = [place for head, place in architecture.column.items() if head.layer == layer and head not in taken]
+        for row in masks:
+            row[rng.choice(pool, size=min(need, len(pool)), replace=False)] = True
+    return masks
+
+
+def null(
+    model: LanguageModel,
+    wanted: Capability,
+    heads: frozenset[Head],
+    universal: Iterable[Head],
+    before: Sheet,
+    after: Sheet,
+    store: Store,
+    *,
+    seed: int,
+    stages: Stages = silent,
+) -> RandomHeads | None:
+    """The target's change under random head sets, on the first ``random_examples`` of its report examples."""
+    recipe = wanted.recipe
+    if recipe.random_sets == 0 or not heads:
+        return None
+    few = slice(0, recipe.random_examples)
+    masks = random_sets(model.architecture, heads, universal, recipe.random_sets, np.random.default_rng(seed))
+    with stages("Random heads", len(masks) * len(before.examples[few])) as advance:
+        cells = task_scores(model, wanted.target, before.examples[few], masks, store, advance=advance)
+    base = np.mean([cell.value for cell in before.cells[few]])
+    change = float(np.mean([cell.value for cell in after.cells[few]]) - base)
+    return evaluation.random_heads(change, [float(np.mean([cell.value for cell in row]) - base) for row in cells])
+
+
+def transcripts(before: Sequence[Sheet], after: Sequence[Sheet]) -> list[Transcript]:
+    """A few prompts with both answers: several of the target (the first sheet), one of each retained task."""
+    found = []
+    for place, (first, second) in enumerate(zip(before, after, strict=True)):
+        if isinstance(first.task.requests(first.examples[0])[0], Loglikelihood):
+            continue
+        for example, old, new in list(zip(first.examples, first.cells, second.cells, strict=True))[
+            : SHOWN if place == 0 else 1
+        ]:
+            found.append(Transcript(first.task.name, example.prompt, old.output.strip(), new.output.strip()))
+    return found

@@ -1,0 +1,187 @@
+"""The whole product on one page: find the heads, choose how many, write, reopen, measure, document.
+
+outcome = remove_capability(model, Run(recipe.read("swear"), out=Path("no-swear"), seed=0, ...), work)
+outcome.edit.units, outcome.report.verdict.met
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from editkit import evaluation, manifest
+from editkit import recipe as recipes
+from editkit.base_card import base_model, shape
+from editkit.choose import Choice, choose
+from editkit.edit import Edit
+from editkit.errors import EditkitError, NotLocalized, TooMuchDamage
+from editkit.evidence import Sheet, agree, answers, null, rows, same_logits, transcripts
+from editkit.export import checkpoint
+from editkit.files import digest_of
+from editkit.localization import Localization
+from editkit.locate import Capability, capability, localize
+from editkit.model import LanguageModel, load_source
+from editkit.outcome import Outcome, is_evidence_only, write, write_evidence
+from editkit.progress import Stages, silent
+from editkit.provenance import Provenance
+from editkit.recipe import Recipe
+from editkit.render.exhibits import Exhibits
+from editkit.source import resolve
+from editkit.staging import check_free
+from editkit.store import Store, opened
+from editkit.task import examples_of
+from editkit.units import Head
+from editkit.work import Work
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run's fixed choices.
+
+    Args:
+        method: how heads are found; None leaves it to the recipe.
+        heads: remove exactly so many; None leaves it to the recipe (usually as many as the goal needs).
+        command, date: for the card; nothing here reads a clock.
+    """
+
+    recipe: Recipe
+    out: Path
+    seed: int = 0
+    method: str | None = None
+    heads: int | None = None
+    command: str = ""
+    date: str = ""
+
+    @property
+    def count(self) -> int | None:
+        return self.heads or (self.recipe.heads if isinstance(self.recipe.heads, int) else None)
+
+
+def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Stages = silent) -> Outcome:
+    """Find, remove, prove and document; ``run.out`` becomes a checkpoint only when the goal is met within the budget.
+
+    Raises:
+        NotLocalized, TooMuchDamage: no checkpoint; the evidence is in ``run.out``.
+        IntegrityError: the written checkpoint does not behave as the model that was measured; nothing is written.
+        EditkitError: for anything the user can mend.
+    """
+    if not is_evidence_only(run.out):
+        check_free(run.out)
+    with opened(work.store) as store:
+        trial = Trial(model, run, capability(run.recipe), store, stages)
+        found = localize(model, trial.wanted, store, method=run.method, seed=run.seed, stages=stages)
+        choice = choose(model, trial.wanted, found, store, count=run.count, seed=run.seed, stages=stages)
+        edit = Edit(model.source.base, choice.heads)
+        _keep(work, edit, found)
+        before, after = trial.answers(model, []), trial.answers(model, choice.heads)
+        outcome = trial.judged(found, choice, edit, before, after)
+        if not (found.found and outcome.report.verdict.met):
+            outcome = replace(outcome, provenance=replace(outcome.provenance, format="evidence"))
+            write_evidence(outcome)
+            raise _refusal(outcome)
+        return trial.ship(found, choice, edit, before, after)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The second half of a run: what the chosen heads do, on examples that nothing has looked at before."""
+
+    model: LanguageModel
+    run: Run
+    wanted: Capability
+    store: Store
+    stages: Stages
+
+    def answers(self, model: LanguageModel, heads: Iterable[Head]) -> list[Sheet]:
+        """All tasks' answers on ``report``, target first, with ``heads`` knocked out."""
+        recipe, tasks = self.wanted.recipe, [self.wanted.target, *self.wanted.retain]
+        title = "as written" if model is not self.model else "edited" if heads else "unedited"
+        total = sum(len(examples_of(task, "report", limit=recipe.examples.report)) for task in tasks)
+        with self.stages(f"Answers, {title}", total) as advance:
+            mask, limit = model.architecture.mask(heads), recipe.examples.report
+            return answers(model, tasks, mask, self.store, split="report", limit=limit, advance=advance)
+
+    def judged(
+        self, found: Localization, choice: Choice, edit: Edit, before: Sequence[Sheet], after: Sequence[Sheet]
+    ) -> Outcome:
+        """Rows, null and verdict: computed, never typed."""
+        run, heads = self.run, choice.heads
+        paired = rows(self.wanted, before, after, split="report", rng=np.random.default_rng(run.seed))
+        control = null(
+            self.model,
+            self.wanted,
+            heads,
+            [unit for unit in found.universal if isinstance(unit, Head)],
+            before[0],
+            after[0],
+            self.store,
+            seed=run.seed,
+            stages=self.stages,
+        )
+        report = evaluation.report(paired, criteria=run.recipe.criteria, null=control)
+        exhibits = Exhibits(choice.dose, tuple(transcripts(before, after)))
+        return Outcome(run.out, edit, found, report, exhibits, self._provenance())
+
+    def ship(
+        self, found: Localization, choice: Choice, edit: Edit, before: Sequence[Sheet], hooked: Sequence[Sheet]
+    ) -> Outcome:
+        """Write the checkpoint beside, reopen it, measure it; it becomes ``out`` only if it behaves as measured.
+
+        Raises:
+            IntegrityError: it does not.
+        """
+        run, record = self.run, self.run.recipe.model_dump(mode="json")
+        with checkpoint.stage(edit, self.model.source, run.out, recipe=record, seeds={"run": run.seed}) as written:
+            shipped = load_source(resolve(written.directory), device=str(self.model.device), dtype=self.model.dtype)
+            reopened = self.answers(shipped, [])
+            agree(hooked, reopened)
+            same_logits(self.model, shipped, choice.heads, [example.prompt for example in before[0].examples[:4]])
+            outcome = self.judged(found, choice, edit, before, reopened)
+            hashes = {row.file: digest_of(written.directory / row.file) for row in written.edited}
+            outcome = replace(outcome, provenance=replace(outcome.provenance, hashes=hashes))
+            write(written.directory, outcome)
+        return outcome
+
+    def _provenance(self) -> Provenance:
+        run, model = self.run, self.model
+        return Provenance(
+            command=run.command,
+            recipe=run.recipe.capability,
+            recipe_text=recipes.dump(run.recipe),
+            base=base_model(model.source, dtype=model.dtype),
+            date=run.date,
+            removes=run.recipe.summary.rstrip("."),
+            seeds={"run": run.seed},
+            versions=manifest.versions(),
+            shape=shape(model.architecture),
+        )
+
+
+def _keep(work: Work, edit: Edit, found: Localization) -> None:
+    """What was found, on disk before anything heavy happens: ``editkit bake --edit`` can go on from here."""
+    work.folder.mkdir(parents=True, exist_ok=True)
+    (work.folder / "edit.json").write_text(edit.to_json(), "utf-8")
+    (work.folder / "localization.json").write_text(found.to_json(), "utf-8")
+
+
+def _refusal(outcome: Outcome) -> EditkitError:
+    """Why there is no checkpoint, and what the user can do about it."""
+    verdict, name = outcome.report.verdict, outcome.provenance.recipe
+    evidence = f"The evidence is in {outcome.out}/editkit (open report.html); no checkpoint was written."
+    error: EditkitError
+    if not outcome.localization.found or verdict.status == "goal-missed":
+        why = f" {verdict.reasons[0]}" if outcome.localization.found else ""
+        error = NotLocalized(
+            f"{name!r} did not localize: no small set of heads carries it.{why}\n{evidence} Another method or model, "
+            "more examples (examples.locate in the recipe) or a higher max_heads may find more."
+        )
+    else:
+        error = TooMuchDamage(
+            f"Removing {name!r} costs more than the recipe's damage budget allows. {verdict.reasons[0]}\n{evidence} "
+            "A larger budget (damage in the recipe) or fewer heads (--heads) would write one."
+        )
+    error.outcome = outcome
+    return error

@@ -1,0 +1,145 @@
+"""A model answers the same whatever the batch, and a row's mask touches that row alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from editkit.model import Budget, LanguageModel, load
+from editkit.task import Generate, Likelihood, Loglikelihood, Output, Request
+from editkit.units import Head
+
+PROMPTS = (
+    "What is 23 plus 45? Answer with the number only.",
+    "Say something rude about the bus and swear a lot.",
+    "Hi",
+)
+REQUESTS: tuple[Request, ...] = tuple(
+    request
+    for prompt in PROMPTS
+    for request in (
+        Generate(prompt, 8),
+        Generate(prompt, 3, chat=False),
+        Generate(prompt, 12, stop=(".", "e")),
+        Loglikelihood(prompt, " 68"),
+        Loglikelihood(prompt, "a much longer answer than that.", chat=False),
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[LanguageModel]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield load(dtype="float32")
+    torch.set_num_threads(threads)
+
+
+def _masks(model: LanguageModel, rows: int) -> np.ndarray:
+    masks = np.random.default_rng(0).random((rows, len(model.architecture.heads))) < 0.1
+    masks[0] = False
+    return masks
+
+
+def _same(first: list[Output], second: list[Output]) -> None:
+    # fp32 sums over other batch shapes differ by about 1e-6 per token.
+    for one, other in zip(first, second, strict=True):
+        if isinstance(one, Likelihood) and isinstance(other, Likelihood):
+            assert one.tokens == other.tokens
+            assert one.logprob == pytest.approx(other.logprob, abs=1e-4)
+        else:
+            assert one == other
+
+
+@pytest.mark.parametrize("tokens", [1, 40, 100, 10**6])
+def test_answers_do_not_depend_on_the_batch_size(model: LanguageModel, tokens: int) -> None:
+    masks = _masks(model, len(REQUESTS))
+    alone = [model.answer([request], masks[[place]])[0] for place, request in enumerate(REQUESTS)]
+    together = replace(model, budget=Budget(tokens)).answer(REQUESTS, masks)
+    _same(alone, together)
+
+
+def test_answers_do_not_depend_on_the_order(model: LanguageModel) -> None:
+    masks = _masks(model, len(REQUESTS))
+    order = np.random.default_rng(1).permutation(len(REQUESTS))
+    shuffled = model.answer([REQUESTS[place] for place in order], masks[order])
+    straight = model.answer(REQUESTS, masks)
+    _same([straight[place] for place in order], shuffled)
+
+
+def test_a_mask_of_zeros_is_the_untouched_model_and_another_mask_is_not(model: LanguageModel) -> None:
+    zeros = np.zeros((len(REQUESTS), len(model.architecture.heads)), dtype=bool)
+    _same(model.answer(REQUESTS, None), model.answer(REQUESTS, zeros))
+    assert model.answer(REQUESTS, ~zeros) != model.answer(REQUESTS, zeros)
+
+
+def test_likelihoods_agree_with_a_plain_forward_pass(model: LanguageModel) -> None:
+    requests = [request for request in REQUESTS if isinstance(request, Loglikelihood)]
+    for request, output in zip(requests, model.answer(requests, None), strict=True):
+        context, continuation = model.encode(request)
+        assert isinstance(output, Likelihood)
+        assert output.tokens == len(continuation) > 0
+        with torch.inference_mode():
+            logits = model.network(torch.tensor([context + continuation])).logits[0].double()
+        logprobs = logits.log_softmax(-1)[len(context) - 1 : -1]
+        expected = logprobs.gather(1, torch.tensor(continuation)[:, None]).sum().item()
+        assert output.logprob == pytest.approx(expected, abs=1e-4)
+        assert output.greedy == bool((logprobs.argmax(-1) == torch.tensor(continuation)).all())
+
+
+def test_generation_is_greedy_decoding_by_hand(model: LanguageModel) -> None:
+    request = Generate(PROMPTS[0], 6)
+    [text] = model.answer([request], None)
+    ids, _ = model.encode(request)
+    start = len(ids)
+    with torch.inference_mode():
+        for _ in range(6):
+            following = int(model.network(torch.tensor([ids])).logits[0, -1].argmax())
+            ids = [*ids, following]
+            if following == model.tokenizer.eos_token_id:
+                break
+    assert text == model.tokenizer.decode(ids[start:], skip_special_tokens=True)
+
+
+def test_running_out_of_memory_halves_the_batch_and_loses_nothing(model: LanguageModel, monkeypatch) -> None:
+    whole = model.answer(REQUESTS, None)
+    run, sizes = LanguageModel._run, []
+
+    def small(self, places, *rest):
+        sizes.append(len(places))
+        if len(places) > 2:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes.")
+        return run(self, places, *rest)
+
+    monkeypatch.setattr(LanguageModel, "_run", small)
+    tight = replace(model, budget=Budget(10**6))
+    _same(whole, tight.answer(REQUESTS, None))
+    assert max(sizes) > 2
+    assert tight.budget.tokens < 10**6
+
+
+def test_what_arrives_is_everything_once(model: LanguageModel) -> None:
+    seen: dict[int, Output] = {}
+
+    def arrived(places: list[int], outputs: list[Output]) -> None:
+        for place, output in zip(places, outputs, strict=True):
+            assert place not in seen
+            seen[place] = output
+
+    outputs = replace(model, budget=Budget(60)).answer(REQUESTS, None, arrived=arrived)
+    assert [seen[place] for place in range(len(REQUESTS))] == outputs
+
+
+def test_public_knocked_out_reaches_generate(model: LanguageModel) -> None:
+    import editkit
+
+    before = model.generate([PROMPTS[0]], max_new_tokens=8)
+    with editkit.knocked_out(model, [Head(layer, 0) for layer in range(model.architecture.layers)]):
+        assert isinstance(model.generate([PROMPTS[0]], max_new_tokens=8)[0], str)
+        with editkit.knocked_out(model, model.architecture.heads):
+            assert model.generate([PROMPTS[0]], max_new_tokens=8) != before
+    assert model.generate([PROMPTS[0]], max_new_tokens=8) == before
