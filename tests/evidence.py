@@ -57,10 +57,11 @@ def evidence(status: str = "met") -> Evidence:
 def hostile(text: str) -> Evidence:
     """The same evidence with ``text`` in every field that somebody else controls."""
     good = evidence("goal-missed")
+    encodable = text.encode("utf-8", "replace").decode()  # an edit is hashed as UTF-8
     rows = tuple(replace(row, task=f"{text}{place}", split=text) for place, row in enumerate(good.report.rows))
     base = BaseModel(text, text, "hub", text, text, text, (text, text), text, (text,), (text,), text)
     return Evidence(
-        Edit(Base(text, text), frozenset(REMOVED)),
+        Edit(Base(encodable, encodable), frozenset(REMOVED)),
         replace(good.localization, method=text, diagnostics={text: text, "nested": {text: [text, 1.5]}}),
         replace(good.report, rows=rows, verdict=replace(good.report.verdict, reasons=(text, f"1. {text}"))),
         replace(
