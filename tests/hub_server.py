@@ -31,7 +31,15 @@ from tests.hub_store import REGULAR_LIMIT, Account, HubStore, Refusal
 class Hub(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, data: Path, port: int, *, lfs_threshold: int, die_after_bytes: int | None, copies: bool) -> None:
+    def __init__(
+        self,
+        data: Path,
+        port: int,
+        *,
+        lfs_threshold: int = REGULAR_LIMIT,
+        die_after_bytes: int | None = None,
+        copies: bool = True,
+    ) -> None:
         super().__init__(("127.0.0.1", port), Exchange)
         self.store = HubStore(data)
         self.lfs_threshold = lfs_threshold

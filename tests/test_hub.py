@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from editkit.hub import preflight, pull_verify, push
 from editkit.manifest import NAME as MANIFEST
 from editkit.verify import verify
 from tests.hub_checkpoint import CARD, REASON, UNITS, finish, save_base
+from tests.hub_server import Hub
 
 ROOT = Path(__file__).parents[1]
 ALICE, BOB, READER = "hf_sentinelAlice", "hf_sentinelBob", "hf_sentinelReader"
@@ -36,20 +38,30 @@ ACCOUNTS = {
 
 @dataclass
 class Server:
-    """The server as a process of its own, so that it can be killed."""
+    """The server: in a thread of this process, or with options in a process of its own, so that it can be killed."""
 
     data: Path
-    process: subprocess.Popen[str] | None = None
     endpoint: str = ""
+    thread: Hub | None = None
+    process: subprocess.Popen[str] | None = None
 
     def start(self, *options: str) -> None:
         port = self.endpoint.rpartition(":")[2] or "0"
+        if not options:
+            self.thread = Hub(self.data, int(port))
+            threading.Thread(target=self.thread.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+            self.endpoint = self.thread.endpoint
+            return
         command = [sys.executable, "-m", "tests.hub_server", str(self.data), "--port", port, *options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         assert self.process.stdout is not None
         self.endpoint = self.process.stdout.readline().strip()
 
     def stop(self) -> None:
+        if self.thread is not None:
+            self.thread.shutdown()
+            self.thread.server_close()
+            self.thread = None
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -231,8 +243,8 @@ def test_unchanged_shards_are_copied_on_the_server(hub: Server, out: Path) -> No
 
 
 def test_a_server_that_cannot_copy_gets_uploads(hub: Server, out: Path) -> None:
-    hub.stop()
-    hub.start("--no-copy")
+    assert hub.thread is not None
+    hub.thread.copies = False
     pushed = push(out, "alice/no-swear", endpoint=hub.endpoint, token=ALICE)
     assert pushed.bytes("copy") == 0 and any("could not copy" in note for note in pushed.notes)
     assert pull_verify("alice/no-swear", endpoint=hub.endpoint, token=ALICE).units == UNITS
@@ -515,11 +527,11 @@ def test_tampering_on_the_server_is_found(hub: Server, out: Path, where: str) ->
     place = -1 if where != "edited slice" else tensor.start + record["edited"][0]["spans"][0][0] * 4
     stored = hub.data / "objects" / record["files"][file]["sha256"]
     corrupt(stored, place if place >= 0 else stored.stat().st_size - 1)
-    with pytest.raises(IntegrityError) as caught:
+    expected = (
+        "is not zero" if where == "edited slice" else f"{file}: (its bytes are not those|not the file) of the manifest"
+    )
+    with pytest.raises(IntegrityError, match=expected):
         pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE)
-    assert {"edited slice": "is not zero", "edited shard": record["edited"][0]["file"], "undo": "undo"}[where] in str(
-        caught.value
-    ) or where == "undo"
 
 
 def test_a_publisher_who_rewrites_the_manifest_is_found(hub: Server, tmp_path: Path, base: Path, named: Base) -> None:
@@ -563,6 +575,19 @@ def test_a_publisher_who_rewrites_the_manifest_is_found(hub: Server, tmp_path: P
     assert pull_verify("alice/honest", endpoint=hub.endpoint, token=ALICE).units == UNITS
 
 
+def test_a_file_of_the_base_left_out_in_silence_is_found(hub: Server, tmp_path: Path, base: Path, named: Base) -> None:
+    """Other formats of the weights must stay behind; a chat template must not."""
+    hub.api().upload_file(repo_id="team/base", path_or_fileobj=b"pickle", path_in_repo="pytorch_model.bin")
+    fine = hub.api().model_info("team/base").sha
+    hub.api().upload_file(repo_id="team/base", path_or_fileobj=b"{{ x }}", path_in_repo="chat_template.jinja")
+    more = hub.api().model_info("team/base").sha
+    publish_anyway(hub, finish(tmp_path / "fine", base, Base("team/base", fine)), "alice/fine")
+    assert pull_verify("alice/fine", endpoint=hub.endpoint, token=ALICE).units == UNITS
+    publish_anyway(hub, finish(tmp_path / "more", base, Base("team/base", more)), "alice/more")
+    with pytest.raises(IntegrityError, match="chat_template.jinja: a file of the base that is missing here"):
+        pull_verify("alice/more", endpoint=hub.endpoint, token=ALICE)
+
+
 def test_fewer_or_other_units_than_stated_are_found(hub: Server, out: Path) -> None:
     text = (out / "editkit/edit.json").read_text()
     (out / "editkit/edit.json").write_text(text.replace("L1H2", "L2H2"))
@@ -575,6 +600,49 @@ def test_fewer_or_other_units_than_stated_are_found(hub: Server, out: Path) -> N
 def test_what_is_no_edit_is_told_so(hub: Server, named: Base) -> None:
     with pytest.raises(IntegrityError, match="not a published edit"):
         pull_verify("team/base", endpoint=hub.endpoint, token=ALICE)
+
+
+def test_an_undo_file_that_lies_is_found(hub: Server, out: Path) -> None:
+    """Removed bytes that are not the base's: the edit could not be undone, and proves nothing."""
+    undo = out / "editkit/undo.safetensors"
+    corrupt(undo, undo.stat().st_size - 1)
+    rewrite_manifest(out)
+    publish_anyway(hub, out, "alice/x")
+    with pytest.raises(IntegrityError, match="in more than the removed slices"):
+        pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE)
+
+
+def test_awkward_file_names_survive_and_hostile_ones_are_refused(hub: Server, tmp_path: Path, base: Path) -> None:
+    import shutil
+
+    shutil.copytree(base, tmp_path / "base")
+    for name in ("template #1 (50%) & more.jinja", "ünïcödé 模型.txt", "a=b;c,d+e.txt"):
+        (tmp_path / "base" / name).write_text(name)
+    named = publish_base(hub, tmp_path / "base")
+    out = finish(tmp_path / "out", tmp_path / "base", named)
+    push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+    assert pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE).unchanged >= 9
+    hub.api().upload_file(repo_id="alice/x", path_or_fileobj=b"x", path_in_repo="evil\u202egpj.py")
+    with pytest.raises(IntegrityError, match="is no name of a file") as caught:
+        pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE)
+    assert "\u202e" not in str(caught.value)
+
+
+def test_an_adapter_is_pushed_too_and_pull_verify_says_what_to_do(
+    hub: Server, tmp_path: Path, base: Path, named: Base
+) -> None:
+    from editkit.edit import Edit
+    from editkit.export import lora
+    from editkit.source import Source
+    from editkit.units import parse_all
+
+    lora.write(Edit(named, parse_all("L1H2")), Source(base, named), tmp_path / "lora")
+    (tmp_path / "lora/README.md").write_text(CARD)
+    rewrite_manifest(tmp_path / "lora")
+    pushed = push(tmp_path / "lora", "alice/x", allow_unmet=True, endpoint=hub.endpoint, token=ALICE)
+    assert "adapter_model.safetensors" in {operation.path for operation in pushed.operations}
+    with pytest.raises(EditkitError, match="is a lora, not a whole checkpoint"):
+        pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE)
 
 
 # Helpers of these tests

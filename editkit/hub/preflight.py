@@ -90,7 +90,7 @@ def preflight(
     files, size = _measure(out)
     if out is not None:
         _check_license(out, license)
-        if on_hub and base is not None:
+        if on_hub and base is not None and manifest.read(out).form == "checkpoint":
             _check_notices(api, base, out)
     return Preflight(
         repo=name,
@@ -121,13 +121,16 @@ def _whoami(api: HfApi) -> dict[str, Any]:
             "No Hub token found: log in with `hf auth login`, or set HF_TOKEN to a token that may write."
         )
     who = ask(api, "Logging in to the Hub", api.whoami)
-    role = ((who.get("auth") or {}).get("accessToken") or {}).get("role")
-    if role == "read":
+    if _role(who) == "read":
         raise EditkitError(
             f"The Hub token of {printable(str(who.get('name')))} may only read. Make one with write permission "
             "(Settings, Access Tokens), then `hf auth login`."
         )
     return who
+
+
+def _role(who: dict[str, Any]) -> str | None:
+    return ((who.get("auth") or {}).get("accessToken") or {}).get("role")
 
 
 def _full_name(repo: str, who: dict[str, Any]) -> str:
@@ -150,8 +153,7 @@ def _target(api: HfApi, name: str, who: dict[str, Any], *, public: bool, create_
     if info is None:
         if create_pr:
             raise EditkitError(f"{name}: no such repository, so there is nothing to open a pull request on.")
-        _check_namespace(name.split("/")[0], who)
-        return _Target(exists=False, private=not public)
+        return _Target(exists=False, private=not public, notes=_check_namespace(name.split("/")[0], who))
     notes = () if create_pr else _check_write(api, name)
     private = bool(info.private)
     if not create_pr and private == public:
@@ -185,15 +187,16 @@ def _info_or_none(api: HfApi, name: str, revision: str | None = None) -> Any:
     return ask(api, name, call)
 
 
-def _check_namespace(namespace: str, who: dict[str, Any]) -> None:
+def _check_namespace(namespace: str, who: dict[str, Any]) -> tuple[str, ...]:
     roles = {org.get("name"): org.get("roleInOrg") for org in who.get("orgs") or []}
-    if namespace == who["name"]:
-        return
-    if namespace not in roles:
+    if namespace != who["name"] and namespace not in roles:
         known = ", ".join(printable(str(name)) for name in (who["name"], *sorted(roles)))
         raise EditkitError(f"{printable(namespace)}: you may not create repositories there. Your names are: {known}.")
-    if roles[namespace] == "read":
+    if roles.get(namespace) == "read":
         raise EditkitError(f"{printable(namespace)}: your role there is to read. Ask its admins for write permission.")
+    if _role(who) == "fineGrained":
+        return (f"The token is fine-grained: only the push can tell whether it may write to {printable(namespace)}.",)
+    return ()
 
 
 def _check_write(api: HfApi, name: str) -> tuple[str, ...]:

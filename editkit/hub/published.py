@@ -6,6 +6,7 @@ published.pieces("model.safetensors")        the bytes of one file, in order, ne
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,6 +66,13 @@ class Published:
                 raise IntegrityError(f"{self.repo}: expected {path}, found none: not a published edit.")
             self._contents[path] = self._fetch(path, 0, self.there[path].size)
         return self._contents[path]
+
+    def sha256(self, path: str) -> str:
+        """The hash of a file: of its bytes where they were fetched or are few, else the one the server lists."""
+        listed = self.there[path].sha256
+        if listed is not None and path not in self._contents:
+            return listed
+        return hashlib.sha256(self.content(path)).hexdigest()
 
     def pieces(self, path: str) -> Iterator[bytes]:
         """A file from its first byte to its last."""

@@ -11,7 +11,6 @@ must have the base's hash. The undo file is not trusted either: wrong bytes in i
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -142,8 +141,7 @@ def _against_manifest(published: Published, record: manifest.Manifest) -> list[s
             wrong.append(f"{printable(path)}: not in the manifest")
             continue
         digest, size = record.files[path]
-        found = file.sha256 or hashlib.sha256(published.content(path)).hexdigest()
-        if (found, file.size) != (digest, size):
+        if (published.sha256(path), file.size) != (digest, size):
             wrong.append(f"{printable(path)}: not the file of the manifest")
     return wrong
 
@@ -191,10 +189,9 @@ def _is_base_file(published: Published, at: str, reading: Reading | None, base: 
         return False
     if reading is not None:
         return reading.base_sha256 == base.sha256 if base.sha256 else reading.base_git == base.blob
-    if there.sha256 and base.sha256:
-        return there.sha256 == base.sha256
-    content = published.content(at)
-    return hashlib.sha256(content).hexdigest() == base.sha256 if base.sha256 else git_sha1(content) == base.blob
+    if base.sha256:
+        return published.sha256(at) == base.sha256
+    return git_sha1(published.content(at)) == base.blob
 
 
 def _is_other_weights(name: str) -> bool:

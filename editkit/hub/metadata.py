@@ -1,0 +1,66 @@
+"""What a checkpoint on the Hub says about itself, without its weights: config, index and the safetensors headers.
+
+    fetch(api, "meta-llama/Llama-3.2-1B-Instruct", None, folder) -> "9213176..."
+    folder/config.json, folder/model.safetensors     a hole of 2471645608 bytes behind its header
+
+The files look like the checkpoint to everything that reads metadata, and take next to no room.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from editkit import headers
+from editkit.errors import EditkitError
+from editkit.files import printable
+from editkit.hub.remote import RemoteFile, head_of, listing, read_bytes
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+LARGEST_TEXT = 64 * 1024 * 1024
+"""Bytes. A config or an index beyond this is no config or index."""
+
+
+def fetch(api: HfApi, repo: str, revision: str | None, folder: Path) -> str:
+    """Lay the metadata of a checkpoint out in ``folder``; the commit they are of.
+
+    Raises:
+        EditkitError: no such repository or revision, no access, no network, no safetensors.
+    """
+    commit = head_of(api, repo, revision)
+    there = listing(api, repo, commit) if commit else {}
+    weights = sorted(path for path in there if _is_weights(path))
+    if commit is None or "config.json" not in there or not weights:
+        kinds = sorted({Path(path).suffix for path in there if Path(path).suffix in {".bin", ".gguf", ".pt", ".h5"}})
+        found = f"only {', '.join(kinds)}" if kinds else "none of both" if "config.json" not in there else "no weights"
+        raise EditkitError(
+            f"{repo}: expected config.json and *.safetensors, found {found}: nothing to read headers from. "
+            "Download the model and inspect the directory, or choose a checkpoint in safetensors form."
+        )
+    for path in ("config.json", headers.INDEX):
+        if path in there:
+            (folder / path).write_bytes(_text(api, repo, commit, there[path]))
+    for path in weights:
+        _save_header(api, repo, commit, there[path], folder / path)
+    return commit
+
+
+def _is_weights(path: str) -> bool:
+    return path.endswith(".safetensors") and "/" not in path and not path.startswith(("adapter_", "consolidated"))
+
+
+def _text(api: HfApi, repo: str, commit: str, file: RemoteFile) -> bytes:
+    if file.size > LARGEST_TEXT:
+        raise EditkitError(f"{repo}: {printable(file.path)} has {file.size} bytes: too large for what it should be.")
+    return read_bytes(api, repo, commit, file.path, 0, file.size)
+
+
+def _save_header(api: HfApi, repo: str, commit: str, file: RemoteFile, place: Path) -> None:
+    first = read_bytes(api, repo, commit, file.path, 0, min(8, file.size))
+    length = headers.header_length(first, file.size, printable(file.path))
+    rest = read_bytes(api, repo, commit, file.path, 8, 8 + length)
+    with open(place, "wb") as hole:
+        hole.write(first + rest)
+        hole.truncate(file.size)
