@@ -37,7 +37,8 @@ __all__ = [
     "row",
 ]
 
-Role = Literal["target", "retain"]
+Role = Literal["target", "retain", "also"]
+"""``also`` is measured and shown, but no part of the verdict: another data set of the target, in a study."""
 
 UNDECIDED = 5
 """An interval that reaches past this many damage budgets is too wide to excuse a measured loss as noise."""

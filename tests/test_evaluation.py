@@ -105,6 +105,13 @@ def test_the_goal_counts_above_chance() -> None:
     assert not evaluation.report([compare("mmlu", "target", scores(900, 1000), scores(255, 1000))]).verdict.met
 
 
+def test_what_is_measured_also_is_not_judged() -> None:
+    other = compare("arithmetic", "also", scores(150, 150), scores(0, 150))
+    judged = evaluation.report([REMOVED, UNCHANGED, other])
+    assert judged.verdict.met and len(judged.rows) == 3
+    assert "arithmetic" not in " ".join(judged.verdict.reasons)
+
+
 def test_small_losses_that_add_up_miss_the_mean_budget() -> None:
     rows = [compare(f"task {i}", "retain", scores(1900, 2000), scores(1864, 2000)) for i in range(5)]
     verdict = evaluation.report([REMOVED, *rows]).verdict
