@@ -9,6 +9,7 @@ out multiplies that slice by zero, which is the same as zeroing that slice of th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,6 +25,8 @@ from editkit.units import Head, Unit, show
 
 if TYPE_CHECKING:
     import torch
+
+_PACKED = re.compile(r"(attn|attention)\b.*\.(qweight|weight_packed|weight\.absmax)$")
 
 
 @dataclass(frozen=True)
@@ -122,9 +125,16 @@ def read(directory: Path) -> Architecture:
             the config's heads do not fit the tensors.
     """
     value = config_fields.read_json(directory)
+    tensors = headers.read(directory).tensors
+    packed = sorted(name for name in tensors if _PACKED.search(name))
+    if packed:
+        raise EditkitError(
+            f"{packed[0]}: the attention of this checkpoint is packed by a quantizer (GPTQ, AWQ, bitsandbytes or the "
+            "like), and packed weights cannot be cut at heads. Edit the unquantized checkpoint, then quantize that."
+        )
     shapes = {
         name.removesuffix(".weight"): info.shape
-        for name, info in headers.read(directory).tensors.items()
+        for name, info in tensors.items()
         if name.endswith(".weight") and len(info.shape) == 2
     }
     return describe(value["model_type"], config_fields.from_json(value), shapes)
