@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
+import inspect
+import json
 import os
-import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from editkit import architecture, headers, manifest
+from editkit import architecture, headers
 from editkit.architecture import Architecture
-from editkit.edit import Base, Edit
+from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
 from editkit.export import EXPORTS, checkpoint, delta, lora
-from editkit.export.slices import Runs, runs_of, slices_of, zero
 from editkit.source import Source, resolve
 from editkit.undo import undo
 from editkit.units import Head
 from editkit.verify import verify
-from tests import tiny
+from tests import checkpoints, tiny
 
 CLOSE = 1e-4
 """Unmerged adapters in float32: W x - (W x)_slice rounds where W' x does not. Largest seen over all types: 4e-6."""
@@ -44,36 +39,39 @@ def unit_sets(found: Architecture) -> dict[str, frozenset[Head]]:
 
 
 @pytest.fixture
-def ram() -> Iterator[Path]:
-    """A folder in memory where there is one: every write is flushed to disk, and disks are slow."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
-        yield Path(folder)
+def tmp_path() -> Iterator[Path]:
+    with checkpoints.in_memory() as folder:
+        yield folder
 
 
 @pytest.mark.parametrize("model_type", tiny.TYPES)
-def test_every_form_is_the_model_zeroed_live(model_type: str, ram: Path) -> None:
-    """All four edits byte by byte in every form; logits of the reloaded files for each edit, adapters for two of them."""
-    source, load = save(model_type, ram / "base")
+def test_every_form_is_the_model_zeroed_live(model_type: str, tmp_path: Path) -> None:
+    """All four edits byte by byte in every form; logits of each reloaded checkpoint, and of adapters for two edits."""
+    source, load = save(model_type, tmp_path / "base")
     live = load(source.directory)
     found = architecture.join(architecture.read(source.directory), architecture.from_model(live))
     state = {name: weight.clone() for name, weight in live.state_dict().items()}
     before = logits(live)
     for name, units in unit_sets(found).items():
-        edit, out = Edit(source.base, units), ram / name
+        edit, out = Edit(source.base, units), tmp_path / name
         checkpoint.write(edit, source, out)
         assert verify(out, source).against_base
         assert_only_slices_changed(source.directory, out, edit)
-        assert_delta_gives_the_same(edit, source, out, ram)
+        assert_delta_gives_the_same(edit, source, out, tmp_path)
         zeroed = zero_live(live, found, units)
         assert torch.equal(logits(load(out)), zeroed)
         assert torch.equal(zeroed, before) == (not units), "there was something to remove"
         if name in ("two", "nothing"):
-            adapted = adapt(edit, source, ram / f"{name}-lora", load)
-            assert (logits(adapted) - zeroed).abs().max() < CLOSE
-            assert_same_weights(adapted.merge_and_unload(), load(out))
+            adapted = adapt(edit, source, tmp_path / f"{name}-lora", load)
+            deviation = float((logits(adapted) - zeroed).abs().max())
+            assert deviation < CLOSE
+            if os.environ.get("DEV"):
+                print("DEV", model_type, deviation, file=open(os.environ["DEV"], "a"))
+            if not any(site.twins for site in found.sites):  # tied weights: peft would subtract once for each depth
+                assert_same_weights(adapted.merge_and_unload(), load(out))
         live.load_state_dict(state)
-    undo(ram / "two", ram / "back")
-    assert_same_files(source.directory, ram / "back")
+    undo(tmp_path / "two", tmp_path / "back")
+    assert_same_files(source.directory, tmp_path / "back")
 
 
 def assert_only_slices_changed(base: Path, out: Path, edit: Edit) -> None:
@@ -151,6 +149,58 @@ def zero_live(model: Any, found: Architecture, units: frozenset[Head]) -> torch.
 
 
 def assert_same_files(one: Path, other: Path) -> None:
-    names = [{path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} for folder in (one, other)]
-    assert names[0] == names[1]
-    assert all((one / name).read_bytes() == (other / name).read_bytes() for name in names[0])
+    assert checkpoints.files(one) == checkpoints.files(other)
+
+
+def test_a_bfloat16_adapter_is_measured_and_says_what_a_server_needs(tmp_path: Path) -> None:
+    source, load = save("llama", tmp_path / "base", dtype=torch.bfloat16)
+    edit = Edit(source.base, frozenset({Head(0, 1), Head(1, 0), Head(1, 3)}))
+    written = lora.write(edit, source, tmp_path / "out")
+    found = json.loads((tmp_path / "out" / "editkit" / "deviation.json").read_text())
+    assert found["rank"] == 16 and [row["dtype"] for row in found["deviation"]] == ["float32", "bfloat16"]
+    exact, rounded = found["deviation"]
+    assert exact["largest"] < CLOSE < rounded["largest"] < rounded["edit"] / 10
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "--max-lora-rank 16" in written.notes[0] and all(note in card for note in written.notes)
+    config = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
+    assert config["r"] == config["lora_alpha"] == 16
+    assert config["rank_pattern"] == config["alpha_pattern"] == {"model.layers.0.self_attn.o_proj": 8}
+
+
+def test_a_rank_that_vllm_cannot_serve_is_refused_unless_asked_for(tmp_path: Path) -> None:
+    config = {"num_attention_heads": 12, "num_key_value_heads": 2, "head_dim": 48, "hidden_size": 48}
+    config |= {"num_hidden_layers": 1, "intermediate_size": 32, "vocab_size": 90}
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    LlamaForCausalLM(LlamaConfig(**config)).save_pretrained(tmp_path / "base")
+    source = resolve(tmp_path / "base")
+    edit = Edit(source.base, frozenset(Head(0, index) for index in range(12)))
+    with pytest.raises(EditkitError, match=r"o_proj needs rank 576.*512"):
+        lora.write(edit, source, tmp_path / "out")
+    written = lora.write(edit, source, tmp_path / "out", allow_large_rank=True, measured=False)
+    assert "more than vLLM serves" in written.notes[0] and verify(tmp_path / "out", source).form == "lora"
+
+
+def test_a_delta_fits_its_own_base_only(tmp_path: Path) -> None:
+    source = resolve(checkpoints.write(tmp_path / "base"))
+    delta.write(Edit(source.base, frozenset({Head(0, 1)})), source, tmp_path / "delta")
+    other = checkpoints.write(tmp_path / "other")
+    raw = bytearray((other / "model.safetensors").read_bytes())
+    raw[-1] ^= 1
+    (other / "model.safetensors").write_bytes(raw)
+    with pytest.raises(EditkitError, match="other weights"):
+        delta.bake(tmp_path / "delta", resolve(other), tmp_path / "out")
+    raw = bytearray((tmp_path / "delta" / delta.NAME).read_bytes())
+    raw[-1] ^= 1
+    (tmp_path / "delta" / delta.NAME).write_bytes(raw)
+    with pytest.raises(IntegrityError, match=r"delta\.safetensors"):
+        delta.bake(tmp_path / "delta", source, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    size = sum(path.stat().st_size for path in (tmp_path / "delta").rglob("*.safetensors"))
+    assert size < (tmp_path / "base" / "model.safetensors").stat().st_size / 4
+
+
+def test_all_forms_share_one_signature() -> None:
+    for write in (checkpoint.write, lora.write, delta.write):
+        assert list(inspect.signature(write).parameters)[:3] == ["edit", "base", "out"]
+    assert list(EXPORTS) == ["checkpoint", "lora", "delta"]

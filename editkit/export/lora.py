@@ -242,6 +242,10 @@ def _notes(maps: Sequence[Map], deviations: Sequence[Deviation]) -> tuple[str, .
         if servable
         else f"Rank {_rank(maps)}: more than vLLM serves ({SERVABLE[-1]})."
     ]
+    if len({each.tensor for each in maps}) < len(maps):
+        notes.append(
+            "Do not merge it: this model uses a block at several depths, and merging would subtract each time."
+        )
     notes += [
         f"Unmerged in {row.dtype}, logits differ from the baked checkpoint's by at most {row.largest:.2g} "
         f"({row.positions} positions; the edit itself moves them by up to {row.edit:.2g})."

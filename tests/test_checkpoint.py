@@ -1,0 +1,233 @@
+"""What the writer does with files: formats, other copies of the weights, links, crashes, and the way back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from editkit import headers, manifest
+from editkit.edit import Base, Edit
+from editkit.errors import EditkitError, IntegrityError
+from editkit.export import checkpoint
+from editkit.export.slices import Runs, zero
+from editkit.source import Source, resolve
+from editkit.undo import undo
+from editkit.units import Head
+from editkit.verify import verify
+from tests import checkpoints
+
+HEADS = frozenset({Head(0, 1), Head(0, 3), Head(2, 2)})
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    with checkpoints.in_memory() as folder:
+        yield folder
+
+
+def edit_of(source: Source) -> Edit:
+    return Edit(source.base, HEADS)
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+@pytest.mark.parametrize("dtype", ["F32", "BF16", "F16", "F64", "F8_E4M3", "F8_E5M2"])
+def test_exactly_the_slices_are_zero_in_every_float_format(tmp_path: Path, dtype: str, shards: int) -> None:
+    base = checkpoints.write(tmp_path / "base", dtype=dtype, shards=shards)
+    source = resolve(base)
+    written = checkpoint.write(edit_of(source), source, tmp_path / "out")
+    assert written.directory == tmp_path / "out"
+    size = headers.BITS[dtype] // 8
+    changed = sum(
+        one != other
+        for name in headers.read(base).files
+        for one, other in zip((base / name).read_bytes(), (tmp_path / "out" / name).read_bytes(), strict=True)
+    )
+    assert changed == 3 * checkpoints.HIDDEN * checkpoints.WIDTH * size, (
+        "the weights have no zero bytes: all are counted"
+    )
+    assert verify(tmp_path / "out", source).tensors == 2
+    undo(tmp_path / "out", tmp_path / "back")
+    assert checkpoints.files(tmp_path / "back") == checkpoints.files(base)
+
+
+@pytest.mark.parametrize("dtype", ["I8", "U8", "I32", "F8_E8M0", "F4"])
+def test_packed_weights_are_refused_with_the_remedy(tmp_path: Path, dtype: str) -> None:
+    source = resolve(checkpoints.write(tmp_path / "base", dtype=dtype))
+    with pytest.raises(EditkitError, match="unquantized"):
+        checkpoint.write(edit_of(source), source, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    first=st.integers(0, 40),
+    length=st.integers(1, 9),
+    gap=st.integers(0, 9),
+    count=st.integers(0, 6),
+    place=st.integers(0, 120),
+    size=st.integers(1, 60),
+)
+def test_a_window_is_zeroed_as_the_whole_file_would_be(
+    first: int, length: int, gap: int, count: int, place: int, size: int
+) -> None:
+    whole = np.ones(200, np.uint8)
+    for number in range(count):
+        begin = first + number * (length + gap)
+        whole[begin : begin + length] = 0
+    window = np.ones(size, np.uint8)
+    zero(window, place, [Runs(first, length, length + gap, count)])
+    assert np.array_equal(window, whole[place : place + size])
+
+
+def test_other_copies_of_the_weights_are_left_out_and_named(tmp_path: Path) -> None:
+    base = checkpoints.write(tmp_path / "base")
+    stale = ["pytorch_model.bin", "model.gguf", "original/consolidated.00.pth", "tf_model.h5", "flax_model.msgpack"]
+    stale += ["onnx/model.onnx", "consolidated.safetensors", "model.fp16.safetensors", "optimizer.pt", "rng.pkl"]
+    for name in [*stale, ".git/config", "chat_template.jinja", "LICENSE", "assets/logo.png"]:
+        (base / name).parent.mkdir(exist_ok=True)
+        (base / name).write_bytes(b"x")
+    source = resolve(base)
+    written = checkpoint.write(edit_of(source), source, tmp_path / "out")
+    assert {row.file for row in written.left_out} == {*stale, ".git/config"}
+    assert all(name in " ".join(written.notes) for name in stale)
+    kept = checkpoints.files(tmp_path / "out")
+    assert {"LICENSE", "chat_template.jinja", "assets/logo.png", "modeling_custom.py"} <= kept.keys()
+    assert not kept.keys() & {*stale, ".git/config"}
+    assert kept["editkit/base/README.md"] == (base / "README.md").read_bytes() != kept["README.md"]
+
+
+def test_an_edited_checkpoint_can_be_edited_again_and_undone_step_by_step(tmp_path: Path) -> None:
+    base = resolve(checkpoints.write(tmp_path / "base"))
+    checkpoint.write(edit_of(base), base, tmp_path / "first")
+    first = resolve(tmp_path / "first")
+    checkpoint.write(Edit(first.base, frozenset({Head(1, 0)})), first, tmp_path / "second")
+    assert verify(tmp_path / "second", first).tensors == 1
+    undo(tmp_path / "second", tmp_path / "one")
+    assert checkpoints.files(tmp_path / "one") == checkpoints.files(tmp_path / "first")
+    undo(tmp_path / "one", tmp_path / "none")
+    assert checkpoints.files(tmp_path / "none") == checkpoints.files(tmp_path / "base")
+
+
+def test_unchanged_shards_may_be_linked(tmp_path: Path) -> None:
+    base = checkpoints.write(tmp_path / "base", shards=6)
+    before = checkpoints.files(base)
+    source = resolve(base)
+    written = checkpoint.write(edit_of(source), source, tmp_path / "out", link=True)
+    checkpoint.write(edit_of(source), source, tmp_path / "copied")
+    edited = {row.file for row in written.edited}
+    shared = {name for name in headers.read(base).files if os.path.samefile(base / name, tmp_path / "out" / name)}
+    assert not shared & edited and checkpoints.files(base) == before
+    assert shared == set(headers.read(base).files) - edited or not shared  # none where the file system has reflinks
+    one, other = checkpoints.files(tmp_path / "out"), checkpoints.files(tmp_path / "copied")
+    assert one == other, "linked or copied, the bytes are the same"
+    assert verify(tmp_path / "out", source).against_base
+
+
+def test_out_must_be_new_and_outside_the_base(tmp_path: Path) -> None:
+    source = resolve(checkpoints.write(tmp_path / "base"))
+    for name in ("base/out", "base"):
+        with pytest.raises(EditkitError):
+            checkpoint.write(edit_of(source), source, tmp_path / name)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    for name in ("full", "file", "dangling"):
+        with pytest.raises(EditkitError, match="already exists"):
+            checkpoint.write(edit_of(source), source, tmp_path / name)
+    (tmp_path / "empty").mkdir()
+    checkpoint.write(edit_of(source), source, tmp_path / "empty")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "dangling", "empty", "file", "full"]
+
+
+def test_an_edit_for_other_weights_or_heads_is_refused(tmp_path: Path) -> None:
+    source = resolve(checkpoints.write(tmp_path / "base"))
+    other = Edit(Base(source.base.model, "sha256:" + "0" * 64), HEADS)
+    with pytest.raises(EditkitError, match="other weights"):
+        checkpoint.write(other, source, tmp_path / "out")
+    with pytest.raises(EditkitError, match="L9H0"):
+        checkpoint.write(Edit(source.base, frozenset({Head(9, 0)})), source, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_stage_takes_evidence_and_vanishes_on_an_error(tmp_path: Path) -> None:
+    source = resolve(checkpoints.write(tmp_path / "base"))
+    with checkpoint.stage(edit_of(source), source, tmp_path / "out", seeds={"localize": 7}) as written:
+        assert not (tmp_path / "out").exists()
+        (written.directory / "README.md").write_text("# My card\n")
+        (written.directory / "editkit" / "report.json").write_text("{}\n")
+    record = manifest.read(tmp_path / "out")
+    assert record.seeds == {"localize": 7} and "editkit/report.json" in record.files
+    assert (tmp_path / "out" / "README.md").read_text() == "# My card\n"
+    with pytest.raises(ZeroDivisionError), checkpoint.stage(edit_of(source), source, tmp_path / "other"):
+        raise ZeroDivisionError
+    with (
+        pytest.raises(IntegrityError, match=r"model\.safetensors"),
+        checkpoint.stage(edit_of(source), source, tmp_path / "other") as written,
+    ):
+        (written.directory / "model.safetensors").write_bytes(b"resaved")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "out"]
+
+
+def test_a_base_that_changes_while_it_is_copied_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = resolve(checkpoints.write(tmp_path / "base"))
+    honest = checkpoint.patch.copy
+
+    def torn(base: Path, out: Path, *args: object, **options: object) -> object:
+        digests = honest(base, out, *args, **options)  # type: ignore[arg-type]
+        if out.name == "model.safetensors":
+            raw = bytearray(out.read_bytes())
+            raw[-1] ^= 1
+            out.write_bytes(raw)
+        return digests
+
+    monkeypatch.setattr(checkpoint.patch, "copy", torn)
+    with pytest.raises(IntegrityError, match="reopened"):
+        checkpoint.write(edit_of(source), source, tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["base"]
+
+
+_BAKE = """
+import sys, time
+from pathlib import Path
+from editkit.edit import Edit
+from editkit.export import checkpoint, patch
+from editkit.source import resolve
+from editkit.units import Head
+fast = patch.copy
+patch.copy = lambda *args, **options: (time.sleep(0.02), fast(*args, **options))[1]
+source = resolve(Path(sys.argv[1]))
+print("start", flush=True)
+checkpoint.write(Edit(source.base, frozenset({Head(0, 1)})), source, Path(sys.argv[2]))
+"""
+
+
+def test_a_kill_at_any_instant_leaves_nothing_or_the_whole(tmp_path: Path) -> None:
+    base, out = checkpoints.write(tmp_path / "base", shards=8), tmp_path / "out"
+    outcomes = set()
+    for delay in (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, None):
+        process = subprocess.Popen([sys.executable, "-c", _BAKE, base, out], stdout=subprocess.PIPE, cwd=Path.cwd())
+        assert process.stdout is not None and process.stdout.readline() == b"start\n"
+        if delay is not None:
+            time.sleep(delay)
+            process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        outcomes.add(out.exists())
+        if out.exists():
+            assert verify(out).form == "checkpoint"
+            break
+    assert outcomes == {False, True}, "some runs were killed, the last one was let through"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "out"], (
+        "a later run clears what a dead one left"
+    )

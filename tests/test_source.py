@@ -1,0 +1,180 @@
+"""What a user may name as a model, and what becomes of it."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from editkit import headers
+from editkit.edit import Base, Edit
+from editkit.errors import EditkitError, UsageError
+from editkit.export import checkpoint
+from editkit.source import resolve
+from editkit.units import Head
+from editkit.verify import verify
+from tests import checkpoints, tiny
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    with checkpoints.in_memory() as folder:
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's caches, and no network."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    return tmp_path / "hub"
+
+
+def in_hub_cache(cache: Path, name: str = "models--owner--name") -> Path:
+    """A snapshot as huggingface_hub leaves it: links into blobs."""
+    real = checkpoints.write(cache / "real", shards=2)
+    snapshot = cache / name / "snapshots" / COMMIT
+    (cache / name / "blobs").mkdir(parents=True)
+    (cache / name / "refs").mkdir()
+    (cache / name / "refs" / "main").write_text(COMMIT)
+    snapshot.mkdir(parents=True)
+    for path in real.iterdir():
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        path.rename(cache / name / "blobs" / digest)
+        (snapshot / path.name).symlink_to(f"../../blobs/{digest}")
+    return snapshot
+
+
+def test_a_local_directory_is_known_by_its_weights(tmp_path: Path) -> None:
+    base = checkpoints.write(tmp_path / "base", shards=3)
+    source = resolve(base)
+    listed = subprocess.run("sha256sum *.safetensors | sha256sum", shell=True, cwd=base, capture_output=True, text=True)
+    assert source.base == Base(str(base), "sha256:" + listed.stdout.split()[0])
+    assert source.digests.keys() == set(headers.read(base).files) and not source.bundled
+    (base / "README.md").write_text("another card")
+    assert resolve(str(base)).base == source.base, "only the weights count"
+    with open(base / headers.read(base).files[0], "r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\xff")
+    assert resolve(base).base.revision != source.base.revision
+    with pytest.raises(EditkitError, match="other weights"):
+        resolve(base, source.base.revision)
+    with pytest.raises(UsageError, match="no revision"):
+        resolve(base, "main")
+
+
+def test_a_hub_model_is_found_in_the_cache_without_a_network(cache: Path, tmp_path: Path) -> None:
+    snapshot = in_hub_cache(cache)
+    for name in ("owner/name", "hf://owner/name"):
+        source = resolve(name)
+        assert source.base == Base("owner/name", COMMIT) and source.directory.samefile(snapshot)
+    assert resolve(snapshot).base == Base("owner/name", COMMIT), "the cached directory is the same model"
+    checkpoint.write(Edit(source.base, frozenset({Head(0, 1)})), source, tmp_path / "out")
+    assert verify(tmp_path / "out", source).against_base
+    assert not any(path.is_symlink() for path in (tmp_path / "out").rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("owner/absent", "cannot be reached"),
+        ("../absent/model", "no such directory"),
+        ("./nowhere", "no such directory"),
+        ("a/b/c", "no such directory"),
+        ("owner/na\nme", r"no such directory.*"),
+        ("owner/..", "no such directory"),
+        ("", "no such directory"),
+    ],
+)
+def test_unknown_models_get_one_clear_sentence(name: str, message: str) -> None:
+    with pytest.raises(EditkitError, match=message) as caught:
+        resolve(name or "-")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_revision_must_look_like_one() -> None:
+    with pytest.raises(UsageError, match="no revision"):
+        resolve("owner/name", "../../etc")
+
+
+def test_directories_without_weights_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(EditkitError, match=r"config\.json"):
+        resolve(tmp_path / "empty")
+    (tmp_path / "empty" / "config.json").write_text("{}")
+    with pytest.raises(EditkitError, match="found none"):
+        resolve(tmp_path / "empty")
+    (tmp_path / "empty" / "model.gguf").write_text("")
+    with pytest.raises(EditkitError, match=r"found only model\.gguf"):
+        resolve(tmp_path / "empty")
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
+    (tmp_path / "adapter" / "adapter_model.safetensors").write_text("")
+    with pytest.raises(EditkitError, match="merge_and_unload"):
+        resolve(tmp_path / "adapter")
+
+
+@pytest.mark.parametrize(
+    "name", ["a|b", "a\x1b[31m", "[x](http://e.x)", "a: b", "<b>", "`id`", "a\u202eb", "#x", "*x*"]
+)
+def test_names_that_mean_something_in_a_card_are_refused(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / name.split("/")[0]).mkdir()
+    checkpoints.write(tmp_path / name / "base")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(EditkitError, match="model card") as caught:
+        resolve(f"{name}/base")
+    assert "\x1b" not in str(caught.value) and "\u202e" not in str(caught.value)
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_pickled_weights_are_converted_name_by_name(tmp_path: Path, shards: int, cache: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    model, config = tiny.build("gpt2")
+    assert config.tie_word_embeddings
+    weights = model.state_dict()
+    (tmp_path / "base").mkdir()
+    config.architectures = ["GPT2LMHeadModel"]
+    config.save_pretrained(tmp_path / "base")
+    names = sorted(weights)
+    parts = [names] if shards == 1 else [names[::2], names[1::2]]
+    for place, part in enumerate(parts):
+        file = "pytorch_model.bin" if shards == 1 else f"pytorch_model-{place + 1:05}-of-{shards:05}.bin"
+        torch.save({name: weights[name] for name in part}, tmp_path / "base" / file)
+    source = resolve(tmp_path / "base")
+    assert len(source.converted) == shards and source.base.model == str(tmp_path / "base")
+    stored: dict[str, torch.Tensor] = {}
+    for file in headers.read(source.directory).files:
+        stored |= load_file(source.directory / file)
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in stored.items())
+    assert weights.keys() - stored.keys() <= {"lm_head.weight"}, "only the tied head is left to the model class"
+    assert resolve(tmp_path / "base").directory == source.directory
+    checkpoint.write(Edit(source.base, frozenset({Head(0, 1)})), source, tmp_path / "out")
+    assert verify(tmp_path / "out", source).against_base
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert loaded.lm_head.weight is loaded.transformer.wte.weight or torch.equal(
+        loaded.lm_head.weight, weights["lm_head.weight"]
+    )
+
+
+def test_tensors_that_share_memory_are_written_apart(tmp_path: Path) -> None:
+    base = checkpoints.write(tmp_path / "base", config={"tie_word_embeddings": False})
+    tensors = load_file(base / "model.safetensors")
+    (base / "model.safetensors").unlink()
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
+    tensors["model.norm.weight"] = tensors["model.embed_tokens.weight"][1]
+    tensors["model.layers.0.mlp.up_proj.weight"] = torch.arange(320.0).reshape(16, 20).T
+    torch.save(tensors, base / "pytorch_model.bin")
+    stored = load_file(resolve(base).directory / "model.safetensors")
+    assert stored.keys() == tensors.keys()
+    assert all(torch.equal(stored[name], tensor) for name, tensor in tensors.items())
