@@ -27,6 +27,9 @@ from editkit.localizers.search import Search
 Prior = Callable[[], tuple[np.ndarray, float]]
 """Cheap guesses: effects of *all* units (float[units], negative = needed) and their cost in evaluations."""
 
+CONFIRMED = 12
+"""How many finalists a second measure judges too."""
+
 
 def auto(
     measure: Measure,
@@ -34,6 +37,7 @@ def auto(
     rng: np.random.Generator,
     *,
     prior: Prior | None = None,
+    confirm: Measure | None = None,
     budget: float | None = None,
 ) -> Ranking:
     """Find the heads with the fewest evaluations that let them be believed.
@@ -41,6 +45,9 @@ def auto(
     Args:
         prior: integrated gradients over gates, when the model can give them. None: the screens do without, and a
             redundant pair is not found.
+        confirm: a second, independent measure of the same capability (0/1 scores of generated answers). The strongest
+            finalists are measured with it too and ordered by both: likelihoods weigh heads a little differently than
+            answers do, and answers are coarse.
         budget: evaluations to stay under where stages are optional (looking again); None = ``usual_budget``.
     """
     search = Search(measure, columns)
@@ -50,6 +57,8 @@ def auto(
     table = Table(search, rng)
     finalists = _screen(table, plan, guesses, rng)
     found = Found(table, weigh(table.differences[finalists], plan.hypotheses, rng), finalists)
+    if confirm is not None:
+        _confirmed(found, confirm)
     if guesses is not None:
         redundant(found, np.argsort(guesses, kind="stable")[: np.count_nonzero(guesses < 0)], plan.hypotheses, rng)
     skipped = _look_again(found, plan, budget, rng)
@@ -136,6 +145,23 @@ def _grouped(table: Table, plan: Plan, rng: np.random.Generator) -> np.ndarray:
         mask[group] = True
     drops = table.search.differences(masks, table.sequence[: plan.group_examples]).mean(1)
     return np.concatenate([groups[index] for index in np.argsort(drops, kind="stable")[: plan.groups_kept]])
+
+
+def _confirmed(found: Found, confirm: Measure) -> None:
+    """Order the strongest single heads by the mean of both measures, each in units of its own strongest drops."""
+    search = found.table.search
+    places = np.array(sorted(found.places, key=lambda place: found.weight[place])[:CONFIRMED], dtype=int)
+    if len(places) < 2:
+        return
+    masks = np.zeros((1 + len(places), confirm.units), dtype=bool)
+    masks[1 + np.arange(len(places)), search.columns[places]] = True
+    scores = confirm(masks).mean(1)
+    search.evaluations += len(masks) * confirm.examples / search.examples
+    weights = np.array([found.weight[place] for place in places])
+    second = scores[1:] - scores[0]
+    scale = np.abs(weights).mean() / max(np.abs(second).mean(), 1e-12)
+    for place, weight, other in zip(places.tolist(), weights, second, strict=True):
+        found.weight[place] = float(weight + scale * other) / 2
 
 
 def _look_again(found: Found, plan: Plan, budget: float, rng: np.random.Generator) -> str | None:

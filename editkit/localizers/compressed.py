@@ -70,6 +70,7 @@ def sense(
             which has neither and takes every negative coefficient at its word.
     """
     task = Search(measure, columns)
+    baseline = float(task.unedited.mean())
     settings = grid if search else ((masks,), (sparsity,))
     trials = [
         trial
@@ -77,6 +78,7 @@ def sense(
         for trial in _trials(task, rng, sampler, settings[0], share, alpha=alpha, target=target)
     ]
     best = _strongest(task, trials, heads) if len(trials) > 1 else trials[0]
+    final = recover(best.design, best.scores, baseline, alpha=alpha, target=target)
     report = design.coverage(best.design)
     if report.warning:
         warnings.warn(report.warning, stacklevel=3)
@@ -84,8 +86,8 @@ def sense(
     return _ranking(task, rng, best, order, confirm, diagnostics={
         "design": asdict(report),
         "sparsity": best.sparsity,
-        "r2": best.fit.r2,
-        "r2_out": best.fit.r2_out,
+        "r2": final.r2,
+        "r2_out": final.r2_out,
         "alpha": best.fit.alpha,
         "active": best.fit.active,
         "target": target,
@@ -114,11 +116,9 @@ def _trials(
     """The first M rows of one long design are the design of M masks: each row is measured once for all M."""
     rows = sampler(task.candidates, max(counts), sparsity, rng)
     scores = task.scores(rows).mean(1)
+    options: dict[str, Any] = {"alpha": alpha, "target": target, "validate": False}
     baseline = float(task.unedited.mean())
-    return [
-        _Trial(rows[:m], scores[:m], sparsity, recover(rows[:m], scores[:m], baseline, alpha=alpha, target=target))
-        for m in counts
-    ]
+    return [_Trial(rows[:m], scores[:m], sparsity, recover(rows[:m], scores[:m], baseline, **options)) for m in counts]
 
 
 def _strongest(task: Search, trials: list[_Trial], heads: int) -> _Trial:
