@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from editkit.errors import IntegrityError as IntegrityError
     from editkit.errors import NotLocalized as NotLocalized
     from editkit.errors import TooMuchDamage as TooMuchDamage
-    from editkit.model import load as load
+    from editkit.loading import load as load
     from editkit.units import Head as Head
     from editkit.units import Neuron as Neuron
 
@@ -45,7 +45,7 @@ _PUBLIC = {
     "bake": "api",
     "evaluate": "api",
     "knocked_out": "api",
-    "load": "model",
+    "load": "loading",
     "localize": "api",
     "remove_capability": "api",
 }

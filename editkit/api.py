@@ -19,10 +19,11 @@ from editkit.errors import UsageError
 from editkit.evaluation import EvalReport
 from editkit.export import EXPORTS
 from editkit.export.checkpoint import Written
+from editkit.loading import load, load_source
 from editkit.localization import Localization
 from editkit.locate import capability, control_measures, universal_heads
 from editkit.locate import localize as locate
-from editkit.model import LanguageModel, load
+from editkit.model import LanguageModel
 from editkit.outcome import Outcome
 from editkit.progress import Stages, silent
 from editkit.recipe import Recipe
@@ -249,8 +250,6 @@ def _model(
 ) -> LanguageModel:
     if isinstance(model, LanguageModel):
         return model
-    from editkit.model import load_source
-
     if isinstance(model, Source):
         return load_source(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     return load(None if model is None else str(model), device=device, dtype=dtype, trust_remote_code=trust_remote_code)

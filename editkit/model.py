@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,8 @@ import torch
 from editkit.architecture import Architecture
 from editkit.errors import EditkitError
 from editkit.knockout import knocked_out
-from editkit.source import Source, resolve
+from editkit.sharing import widened
+from editkit.source import Source
 from editkit.task import Generate, Likelihood, Output, Request
 
 TOKENS_PER_BATCH = {"cpu": 16_384, "cuda": 131_072, "mps": 32_768}
@@ -36,13 +37,15 @@ class Budget:
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """A network, its tokenizer, and where its heads are. Made by ``load``; never edits its weights."""
+    """A network, its tokenizer, and where its heads are. Made by ``loading.load``; never edits its weights."""
 
     source: Source
     network: Any
     tokenizer: Any
     architecture: Architecture
     budget: Budget = field(compare=False)
+    blocks: tuple[torch.nn.Module, ...] | None = field(default=None, compare=False)
+    """The decoder blocks, where rows may share the layers below their first knockout (``sharing.shareable``)."""
 
     @property
     def dtype(self) -> str:
@@ -78,7 +81,7 @@ class LanguageModel:
         once = {request: self.encode(request) for request in set(requests)}
         encoded = [once[request] for request in requests]
         outputs: list[Output | None] = [None] * len(requests)
-        for batch in self._batches(requests, encoded):
+        for batch in self._batches(requests, encoded, self._first_layers(masks, len(requests))):
             for places, answers in self._fitting(batch, requests, encoded, masks):
                 for place, answer in zip(places, answers, strict=True):
                     outputs[place] = answer
@@ -98,17 +101,26 @@ class LanguageModel:
             return context, []
         return _split(self.tokenizer, request.prompt, request.continuation)
 
+    def _first_layers(self, masks: np.ndarray | None, rows: int) -> np.ndarray:
+        """The layer of each row's first knockout; 0 where nothing can be shared below it."""
+        if masks is None or self.blocks is None:
+            return np.zeros(rows, dtype=int)
+        layers = np.array([head.layer for head in self.architecture.heads])
+        return np.where(masks.any(axis=1), layers[masks.argmax(axis=1)], 0)
+
     def _batches(
-        self, requests: Sequence[Request], encoded: Sequence[tuple[list[int], list[int]]]
+        self, requests: Sequence[Request], encoded: Sequence[tuple[list[int], list[int]]], layers: np.ndarray
     ) -> Iterator[list[int]]:
         """Places grouped by kind and by length, longest first: what runs out of memory does so at once."""
 
         def kind(place: int) -> tuple[int, tuple[str, ...]]:
             request = requests[place]
-            return (request.max_new_tokens, request.stop) if isinstance(request, Generate) else (0, ())
+            if isinstance(request, Generate):
+                return request.max_new_tokens, request.stop
+            return -int(layers[place]), ()
 
         def length(place: int) -> int:
-            return len(encoded[place][0]) + len(encoded[place][1]) + kind(place)[0]
+            return len(encoded[place][0]) + len(encoded[place][1]) + max(0, kind(place)[0])
 
         order = sorted(range(len(requests)), key=lambda place: (kind(place), -length(place), encoded[place]))
         batch: list[int] = []
@@ -162,7 +174,8 @@ class LanguageModel:
             first = requests[places[0]]
             if isinstance(first, Generate):
                 return list(self._generate([context for context, _ in rows], first.max_new_tokens, first.stop))
-            return list(self.likelihoods(rows))
+            part = None if masks is None else masks[places]
+            return list(self.likelihoods(rows, shared=int(self._first_layers(part, len(rows)).min())))
 
     @contextmanager
     def _masked(self, masks: np.ndarray | None) -> Iterator[None]:
@@ -193,9 +206,9 @@ class LanguageModel:
         texts = self.tokenizer.batch_decode(found[:, width:], skip_special_tokens=True)
         return [_cut(text, stop) for text in texts]
 
-    def likelihoods(self, rows: Sequence[tuple[list[int], list[int]]]) -> list[Likelihood]:
+    def likelihoods(self, rows: Sequence[tuple[list[int], list[int]]], *, shared: int = 0) -> list[Likelihood]:
         """Teacher-forced log-probabilities of each row's continuation after its context (token ids)."""
-        logprobs, chosen, real = self.token_logprobs(rows)
+        logprobs, chosen, real = self.token_logprobs(rows, shared=shared)
         totals = (logprobs * real).sum(-1).tolist()
         greedy = (chosen | ~real).all(-1).tolist()
         return [
@@ -204,25 +217,19 @@ class LanguageModel:
         ]
 
     def token_logprobs(
-        self, rows: Sequence[tuple[list[int], list[int]]]
+        self, rows: Sequence[tuple[list[int], list[int]]], *, shared: int = 0
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Right-padded rows through one forward pass: causality keeps the padding out, no attention mask is needed.
+
+        Args:
+            shared: below this layer no row has a knockout, so equal texts run there once.
 
         Returns:
             log-probabilities float[rows, t], "was the greedy choice" bool[rows, t], "is a real token" bool[rows, t],
             over the t continuation positions (left-aligned).
         """
-        width = max(len(context) + len(continuation) for context, continuation in rows)
-        pad = _pad(self.tokenizer)
-        ids = torch.full((len(rows), width), pad, device=self.device)
-        for place, (context, continuation) in enumerate(rows):
-            ids[place, : len(context) + len(continuation)] = torch.tensor(context + continuation)
-        first = min(len(context) for context, _ in rows) - 1
-        if self._keeps_logits:
-            keep = torch.arange(first, width, device=self.device)
-            logits = self.network(input_ids=ids, use_cache=False, logits_to_keep=keep).logits
-        else:
-            logits = self.network(input_ids=ids, use_cache=False).logits[:, first:]
+        pad, first = _pad(self.tokenizer), min(len(context) for context, _ in rows) - 1
+        logits = self._logits(rows, first, pad, shared)
         span = max(1, max(len(continuation) for _, continuation in rows))
         places = torch.tensor([len(context) - 1 - first for context, _ in rows], device=logits.device)[:, None]
         places = (places + torch.arange(span, device=logits.device)).clamp(max=logits.shape[1] - 1)
@@ -233,92 +240,26 @@ class LanguageModel:
         logprobs = wanted.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
         return logprobs, wanted.argmax(-1) == targets, real
 
+    def _logits(self, rows: Sequence[tuple[list[int], list[int]]], first: int, pad: int, shared: int) -> torch.Tensor:
+        """float[rows, positions from ``first`` on, vocabulary]."""
+        texts = {id(row): row for row in rows}
+        sharing = self.blocks is not None and shared > 0 and len(texts) < len(rows)
+        run = list(texts.values()) if sharing else list(rows)
+        width = max(len(context) + len(continuation) for context, continuation in run)
+        ids = torch.full((len(run), width), pad, device=self.device)
+        for place, (context, continuation) in enumerate(run):
+            ids[place, : len(context) + len(continuation)] = torch.tensor(context + continuation)
+        place_of = {text: place for place, text in enumerate(texts)}
+        index = torch.tensor([place_of[id(row)] for row in rows], device=self.device)
+        with widened(self.blocks, shared, index, len(run)) if sharing and self.blocks else nullcontext():
+            if self._keeps_logits:
+                keep = torch.arange(first, width, device=self.device)
+                return self.network(input_ids=ids, use_cache=False, logits_to_keep=keep).logits
+            return self.network(input_ids=ids, use_cache=False).logits[:, first:]
+
     @property
     def _keeps_logits(self) -> bool:
         return "logits_to_keep" in inspect.signature(type(self.network).forward).parameters
-
-
-def load(
-    model: str | None = None,
-    *,
-    revision: str | None = None,
-    device: str = "auto",
-    dtype: str = "auto",
-    trust_remote_code: bool = False,
-    check: bool = True,
-) -> LanguageModel:
-    """Load a model once, find its heads, and let each head site prove itself.
-
-    Args:
-        model: a Hub id or a local directory; None loads the bundled organism.
-        device: ``auto`` takes a GPU if there is one; ``cpu``, ``cuda``, ``cuda:1``, ``mps``, or ``balanced`` to spread
-            the layers over all GPUs.
-        dtype: ``auto`` keeps the checkpoint's own; else ``float32``, ``bfloat16`` or ``float16``.
-        trust_remote_code: run Python files that came with the checkpoint. Off: such models are refused.
-        check: run the causal self-check (``proof.prove``): zero mask changes nothing, every site something.
-
-    Raises:
-        EditkitError: unknown model, missing weights, unsupported architecture, or a failed self-check.
-    """
-    return load_source(
-        resolve(model, revision), device=device, dtype=dtype, trust_remote_code=trust_remote_code, check=check
-    )
-
-
-def load_source(
-    source: Source,
-    *,
-    device: str = "auto",
-    dtype: str = "auto",
-    trust_remote_code: bool = False,
-    check: bool = True,
-) -> LanguageModel:
-    """``load`` for a source that is already resolved."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
-
-    from editkit.architecture import from_model
-    from editkit.proof import prove
-
-    logging.disable_progress_bar()
-    spread = device in {"balanced", "balanced_low_0", "sequential"}
-    options: dict[str, Any] = {"device_map": device} if spread else {}
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(source.directory, trust_remote_code=trust_remote_code)
-        network = AutoModelForCausalLM.from_pretrained(
-            source.directory,
-            dtype=dtype if dtype == "auto" else getattr(torch, dtype),
-            trust_remote_code=trust_remote_code,
-            use_safetensors=None,
-            **options,
-        )
-    except (OSError, ValueError, KeyError, ImportError, AttributeError) as error:
-        raise EditkitError(
-            f"{source.base.model} cannot be loaded as a causal language model: {_first_line(error)} "
-            "`editkit inspect` shows what its files say."
-        ) from error
-    if not spread:
-        network = network.to(_device(device))  # pyright: ignore
-    network.eval().requires_grad_(False)
-    network.generation_config.max_length = None
-    architecture = from_model(network)
-    tokens = TOKENS_PER_BATCH.get(network.device.type, 16_384)
-    if check:
-        prove(network, architecture)
-    return LanguageModel(source, network, tokenizer, architecture, Budget(tokens))
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise EditkitError(
-            f"--device {name}: {_first_line(error)} Use auto, cpu, cuda, cuda:1, mps or balanced."
-        ) from error
-    return device
 
 
 def _split(tokenizer: Any, prompt: str, continuation: str) -> tuple[list[int], list[int]]:
@@ -344,8 +285,3 @@ def _cut(text: str, stop: tuple[str, ...]) -> str:
     for word in stop:
         text = text.split(word)[0]
     return text
-
-
-def _first_line(error: BaseException) -> str:
-    line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return line if line.endswith(".") else line + "."

@@ -21,9 +21,10 @@ from editkit.errors import EditkitError, NotLocalized, TooMuchDamage
 from editkit.evidence import Sheet, agree, answers, null, rows, same_logits, transcripts
 from editkit.export import checkpoint
 from editkit.files import digest_of
+from editkit.loading import load_source
 from editkit.localization import Localization
 from editkit.locate import Capability, capability, localize
-from editkit.model import LanguageModel, load_source
+from editkit.model import LanguageModel
 from editkit.outcome import Outcome, is_evidence_only, write, write_evidence
 from editkit.progress import Stages, silent
 from editkit.provenance import Provenance

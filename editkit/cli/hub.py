@@ -54,7 +54,6 @@ def pull_verify(repo: str, revision: str | None, base: str | None, as_json: bool
     if as_json:
         print_json(asdict(found))
         return
-    click.echo(
-        f"{found.repo} at {found.commit}: {found.base.model} with exactly {', '.join(found.units) or 'nothing'} zeroed; "
-        f"{found.unchanged} files are the base's, {found.zeroed:,} bytes were seen to be zero."
-    )
+    units = ", ".join(found.units) or "nothing"
+    click.echo(f"{found.repo} at {found.commit}: {found.base.model} with exactly {units} zeroed;")
+    click.echo(f"{found.unchanged} files are the base's, {found.zeroed:,} bytes were seen to be zero.")

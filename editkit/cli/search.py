@@ -134,7 +134,7 @@ def universal(as_json: bool, **options: Any) -> None:
 
 def _load(options: dict[str, Any]) -> Any:
     """Load what the model options name, and take them out of ``options``."""
-    from editkit.model import load
+    from editkit.loading import load
 
     taken = {key: options.pop(key) for key in ("revision", "device", "dtype", "trust_remote_code")}
     return load(options.pop("model"), **taken)

@@ -1,0 +1,103 @@
+"""Load a model once: files to a live network, its heads found, every site proved.
+
+load("meta-llama/Llama-3.2-1B-Instruct", dtype="bfloat16") -> LanguageModel
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from editkit.errors import EditkitError
+from editkit.model import TOKENS_PER_BATCH, Budget, LanguageModel
+from editkit.sharing import shareable
+from editkit.source import Source, resolve
+
+
+def load(
+    model: str | None = None,
+    *,
+    revision: str | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    trust_remote_code: bool = False,
+    check: bool = True,
+) -> LanguageModel:
+    """Load a model once, find its heads, and let each head site prove itself.
+
+    Args:
+        model: a Hub id or a local directory; None loads the bundled organism.
+        device: ``auto`` takes a GPU if there is one; ``cpu``, ``cuda``, ``cuda:1``, ``mps``, or ``balanced`` to spread
+            the layers over all GPUs.
+        dtype: ``auto`` keeps the checkpoint's own; else ``float32``, ``bfloat16`` or ``float16``.
+        trust_remote_code: run Python files that came with the checkpoint. Off: such models are refused.
+        check: run the causal self-check (``proof.prove``): zero mask changes nothing, every site something.
+
+    Raises:
+        EditkitError: unknown model, missing weights, unsupported architecture, or a failed self-check.
+    """
+    return load_source(
+        resolve(model, revision), device=device, dtype=dtype, trust_remote_code=trust_remote_code, check=check
+    )
+
+
+def load_source(
+    source: Source,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    trust_remote_code: bool = False,
+    check: bool = True,
+) -> LanguageModel:
+    """``load`` for a source that is already resolved."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    from editkit.architecture import from_model
+    from editkit.proof import prove
+
+    logging.disable_progress_bar()
+    spread = device in {"balanced", "balanced_low_0", "sequential"}
+    options: dict[str, Any] = {"device_map": device} if spread else {}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source.directory, trust_remote_code=trust_remote_code)
+        network = AutoModelForCausalLM.from_pretrained(
+            source.directory,
+            dtype=dtype if dtype == "auto" else getattr(torch, dtype),
+            trust_remote_code=trust_remote_code,
+            use_safetensors=None,
+            **options,
+        )
+    except (OSError, ValueError, KeyError, ImportError, AttributeError) as error:
+        raise EditkitError(
+            f"{source.base.model} cannot be loaded as a causal language model: {_first_line(error)} "
+            "`editkit inspect` shows what its files say."
+        ) from error
+    if not spread:
+        network = network.to(_device(device))  # pyright: ignore
+    network.eval().requires_grad_(False)
+    network.generation_config.max_length = None
+    architecture = from_model(network)
+    tokens = TOKENS_PER_BATCH.get(network.device.type, 16_384)
+    if check:
+        prove(network, architecture)
+    return LanguageModel(source, network, tokenizer, architecture, Budget(tokens), shareable(network, architecture))
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise EditkitError(
+            f"--device {name}: {_first_line(error)} Use auto, cpu, cuda, cuda:1, mps or balanced."
+        ) from error
+    return device
+
+
+def _first_line(error: BaseException) -> str:
+    line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return line if line.endswith(".") else line + "."
