@@ -42,6 +42,35 @@ def test_a_layer_whose_heads_are_gone_already_is_no_objection() -> None:
     prove(model, found)
 
 
+def test_a_type_that_nobody_listed_is_discovered_and_proves_itself() -> None:
+    model = _novel()
+    found = architecture.from_model(model)
+    assert found.model_type == "novel" and len(found.heads) == 8
+    prove(model, found)
+
+
+def test_a_type_that_nobody_listed_with_unknown_names_is_refused_with_what_is_there() -> None:
+    model = _novel()
+    for layer in model.model.layers:
+        layer.self_attn.blend = layer.self_attn.o_proj
+        del layer.self_attn.o_proj
+    with pytest.raises(EditkitError, match=r"this novel.*model\.layers\.N\.self_attn\.blend"):
+        architecture.from_model(model)
+
+
+def _novel() -> Any:
+    """A Llama under a name that no table knows, as remote code would bring it."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    class NovelConfig(LlamaConfig):
+        model_type = "novel"
+
+    config = NovelConfig(
+        vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, head_dim=16
+    )
+    return LlamaForCausalLM(config).eval()
+
+
 def _model(model_type: str) -> tuple[Any, Architecture]:
     model, _ = tiny.build(model_type)
     return model, architecture.from_model(model)
