@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -232,12 +232,22 @@ def _draw_head_map(figure: Figure, theme: Theme, layers: tuple[headmap.MapLayer,
     top = headmap.scale(layers)
     colours = LinearSegmentedColormap.from_list("effect", [theme.accent, theme.paper, theme.rise])
     shade = ScalarMappable(Normalize(-top * 100, top * 100), colours)
-    for place, layer in enumerate(layers):
-        for column, cell in enumerate(layer.cells):
-            _draw_cell(axis, theme, cell, (column, place), shade)
-        for column, (left, right) in enumerate(zip(layer.cells, layer.cells[1:], strict=False)):
-            if left.group != right.group:
-                axis.plot([column + 0.5] * 2, [place - 0.5, place + 0.5], color=theme.soft, linewidth=0.5)
+    cells = [(column, place, cell) for place, layer in enumerate(layers) for column, cell in enumerate(layer.cells)]
+    _squares(axis, [(x, y, 0.46) for x, y, _ in cells], facecolor=theme.paper, edgecolor=theme.line, linewidth=0.5)
+    known = [(x, y, cell) for x, y, cell in cells if not math.isnan(cell.effect)]
+    _squares(
+        axis,
+        [(x, y, 0.46 if cell.certain else 0.22) for x, y, cell in known],
+        facecolor=[shade.to_rgba(cell.effect * 100) for _, _, cell in known],
+        linewidth=0,
+    )
+    ringed = [(x, y, 0.46) for x, y, cell in cells if cell.role == "removed"]
+    _squares(axis, ringed, facecolor="none", edgecolor=theme.ink, linewidth=1.8)
+    for x, y, cell in cells:
+        if cell.role == "universal":
+            axis.text(x, y + 0.03, "U", ha="center", va="center", fontsize=7.5, color=theme.soft)
+        if x and cell.group != layers[y].cells[x - 1].group:
+            axis.plot([x - 0.5] * 2, [y - 0.5, y + 0.5], color=theme.soft, linewidth=0.5)
     axis.set_xlim(-0.6, widest - 0.4)
     axis.set_ylim(len(layers) - 0.4, -0.6)
     axis.set_aspect("equal" if widest <= 40 else "auto")
@@ -260,20 +270,10 @@ def _draw_head_map(figure: Figure, theme: Theme, layers: tuple[headmap.MapLayer,
     )
 
 
-def _draw_cell(axis: Axes, theme: Theme, cell: headmap.Cell, place: tuple[int, int], shade: Any) -> None:
-    from matplotlib.patches import Rectangle
+def _squares(axis: Axes, squares: Sequence[tuple[float, float, float]], **look: Any) -> None:
+    """Squares by centre and half side, as one artist: a large model has thousands."""
+    from matplotlib.collections import PolyCollection
 
-    column, row = place
-    axis.add_patch(
-        Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, facecolor=theme.paper, edgecolor=theme.line, lw=0.5)
-    )
-    if not math.isnan(cell.effect):
-        half = 0.46 if cell.certain else 0.22
-        colour = shade.to_rgba(cell.effect * 100)
-        axis.add_patch(Rectangle((column - half, row - half), 2 * half, 2 * half, facecolor=colour, linewidth=0))
-    if cell.role == "removed":
-        axis.add_patch(
-            Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, facecolor="none", edgecolor=theme.ink, lw=1.8, zorder=3)
-        )
-    if cell.role == "universal":
-        axis.text(column, row + 0.03, "U", ha="center", va="center", fontsize=7.5, color=theme.soft)
+    corners = [[(x - h, y - h), (x + h, y - h), (x + h, y + h), (x - h, y + h)] for x, y, h in squares]
+    if corners:
+        axis.add_collection(PolyCollection(corners, **look))
