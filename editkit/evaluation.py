@@ -250,8 +250,8 @@ def _goal(row: Row, criteria: Criteria) -> tuple[bool, str]:
     text = f"{before} and {_points(row.after.mean)} after: {share:.0%} kept, goal at most {criteria.goal:.0%}"
     if row.collapse_after > 0:
         text += f", counting the {row.collapse_after:.0%} collapsed answers as not removed"
-    if row.delta.high >= 0:
-        return False, f"{text}; the change of {_change(row.delta)} is within noise."
+    if row.delta.high >= 0 or row.p > 0.05:
+        return False, f"{text}; the change of {_change(row.delta)} is within noise (p = {row.p:.2g})."
     return share <= criteria.goal + 1e-9, f"{text}; change {_change(row.delta)}."
 
 

@@ -125,7 +125,7 @@ def test_a_broken_cell_is_named(tmp_path: Path) -> None:
 
 def test_tables_show_what_was_measured_beside_the_paper(tmp_path: Path) -> None:
     text = tables(GRID, measured(tmp_path, Bench(lambda model, heads: model == "bundled" and heads == 1)), published())
-    paper = text[text.index("## meta") :]
+    paper = text[text.index("## `meta") :]
     assert "| nothing | 80.0 [71.1, 86.7] (paper 78.5) | 70.0" in paper
     assert "| math, 5 heads | **20.0** [13.3, 28.9] (paper 30.1) | 69.0 " in paper
     assert "(paper 20.9)" in paper and "Universal heads, left alone: L0H7 (paper: L0H31, L1H29, L1H31)" in paper

@@ -15,14 +15,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from editkit.evaluation import Interval, Row
-from editkit.render.inert import prose
-from editkit.study import Result, Study
+from editkit.render.inert import code, prose
 from editkit.units import show
+
+if TYPE_CHECKING:
+    from editkit.study import Result, Study
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def tables(study: Study, results: Sequence[Result], paper: Published) -> str:
     parts = [f"# {study.study}", prose(study.summary)]
     for model, method, seed in dict.fromkeys((r.cell.model, r.cell.method, r.cell.seed) for r in results):
         group = [r for r in results if (r.cell.model, r.cell.method, r.cell.seed) == (model, method, seed)]
-        parts += [f"## {prose(model)}, {method}, seed {seed}", _scores(group, paper), _heads(group, paper)]
+        parts += [f"## {code(model)}, {method}, seed {seed}", _scores(group, paper), _heads(group, paper)]
     if len(study.methods) > 1:
         parts += ["## Methods compared", _methods(study, results)]
     shown = any(paper.scores(r.cell.model, None, 0) for r in results)
@@ -132,7 +134,7 @@ def _methods(study: Study, results: Sequence[Result]) -> str:
         retained = [row.delta.mean for row in result.report.rows if row.role == "retain"]
         lines.append(
             [
-                prose(cell.model),
+                code(cell.model),
                 _removed(result),
                 cell.method,
                 f"{_kept(target):.0%}",

@@ -1,0 +1,117 @@
+"""A study and lm-eval tasks on a real model: stories260k, which writes simple English and knows nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from editkit import study
+from editkit.model import LanguageModel
+from editkit.render.study import Published, tables
+from editkit.study import Capability, Study
+from editkit.task import Generate, Likelihood, Loglikelihood
+from editkit.tasks import harness
+from tests import test_harness
+from tests.test_harness import ARC, GSM8K, MMLU
+
+STORIES = Path(__file__).parents[2] / "shared" / "data" / "models" / "stories260k"
+# One retained task is too few to look for universal heads, which is said, and no matter here.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:universal heads"),
+    pytest.mark.skipif(not STORIES.is_dir(), reason="needs the model in ../shared/data/models/stories260k"),
+]
+
+offline = test_harness.offline
+
+
+@pytest.fixture(scope="module")
+def stories() -> LanguageModel:
+    from editkit.loading import load
+
+    return load(str(STORIES), device="cpu")
+
+
+def write_choices(path: Path, rows: list[tuple[str, str, str]]) -> None:
+    lines = [{"prompt": prompt, "choices": [right, wrong], "answer": right} for prompt, right, wrong in rows]
+    path.write_text("\n".join(json.dumps(line) for line in lines))
+
+
+def test_a_study_measures_a_real_model_and_resumes(tmp_path: Path) -> None:
+    from editkit.laboratory import Laboratory
+
+    names, things = ("Lily", "Tom", "Ben", "Mia", "Sara"), ("ball", "dog", "cat", "toy")
+    pairs = [(name, names[place - 1], thing) for place, name in enumerate(names) for thing in things]
+    write_choices(tmp_path / "names.jsonl", [(f"{n} had a {t}. {n} liked the {t}.", n, other) for n, other, t in pairs])
+    write_choices(
+        tmp_path / "play.jsonl", [(f"{n} saw a {t}. {n} wanted to", "play with it", "of") for n, _, t in pairs]
+    )
+    write_choices(tmp_path / "happy.jsonl", [(f"{n} and the {t} were very", "happy", "table") for n, _, t in pairs])
+    tasks = [{"prompts": f"{name}.jsonl", "scorer": "choice", "chat": False} for name in ("names", "play", "happy")]
+    recipe = {"capability": "names", "target": tasks[0], "retain": [tasks[1]]}
+    recipe["examples"] = {"locate": 10, "choose": 5, "report": 10}
+    grid = Study(
+        study="stories",
+        models=(str(STORIES),),
+        capabilities=(Capability.model_validate({"recipe": recipe, "also": [tasks[2]]}),),
+        methods=("halving",),
+        heads=(1, 40),
+    )
+    bench = Laboratory(tmp_path / "work", folder=tmp_path, device="cpu")
+    one, all_heads = study.run(grid, work=bench.work, locate=bench.locate, assess=bench.assess)
+    assert one.report is not None and all_heads.report is not None
+    assert [(row.task, row.role) for row in one.report.rows] == [
+        ("names", "target"),
+        ("play", "retain"),
+        ("happy", "also"),
+    ]
+    assert one.report.rows[0].before.mean > 0.8 and not one.report.verdict.met
+    # Without any head a name cannot be looked up, so the knockout reached the answers.
+    assert all_heads.report.rows[0].after.mean < one.report.rows[0].after.mean
+    again = list(study.run(grid, work=bench.work, locate=lambda *_: pytest.fail(), assess=lambda *_: pytest.fail()))
+    assert again == [one, all_heads]
+    assert "**" in tables(grid, again, Published())
+
+
+def test_log_likelihoods_are_those_of_lm_eval(stories: LanguageModel) -> None:
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    reference = HFLM(pretrained=stories.network, tokenizer=stories.tokenizer, batch_size=4)
+    for spec in (MMLU, ARC):
+        found = harness.task({"lm_eval": spec, "num_fewshot": 0}, allow_python=True)
+        requests = [request for example in found.examples()[:4] for request in found.requests(example)]
+        pairs = [(request.prompt, request.continuation) for request in requests if isinstance(request, Loglikelihood)]
+        assert len(pairs) == 16
+        expected = reference.loglikelihood(
+            [Instance("loglikelihood", {}, pair, 0) for pair in pairs], disable_tqdm=True
+        )
+        for ours, (logprob, greedy) in zip(stories.answer(requests, None), expected, strict=True):
+            assert isinstance(ours, Likelihood)
+            # Batches differ in shape, and sums of logarithms in order.
+            assert ours.logprob == pytest.approx(logprob, abs=1e-3)
+            assert ours.greedy == greedy
+
+
+def test_answers_are_those_of_lm_eval(stories: LanguageModel) -> None:
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    reference = HFLM(pretrained=stories.network, tokenizer=stories.tokenizer, batch_size=1)
+    found = harness.task(
+        {"lm_eval": GSM8K | {"generation_kwargs": {"until": ["\n"], "max_gen_toks": 24}}, "num_fewshot": 0},
+        allow_python=True,
+    )
+    requests = [Generate("Once upon a time, there was a", 24, False, ("park", "."))]
+    requests += [
+        part for example in found.examples()[:2] for part in found.requests(example) if isinstance(part, Generate)
+    ]
+    arguments = [
+        (r.prompt, {"until": list(r.stop), "max_gen_toks": r.max_new_tokens, "do_sample": False}) for r in requests
+    ]
+    expected = reference.generate_until(
+        [Instance("generate_until", {}, pair, 0) for pair in arguments], disable_tqdm=True
+    )
+    assert stories.answer(requests, None) == expected
+    assert all(expected)
