@@ -9,6 +9,7 @@ Source(directory=Path("build/llama"), base=Base("build/llama", "sha256:52ab...")
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -133,6 +134,12 @@ def weight_files(directory: Path) -> tuple[str, ...]:
     Raises:
         EditkitError: if there are none, or if the directory holds an adapter.
     """
+    where = printable(str(directory))
+    if any((directory / name).exists() for name in _ADAPTERS):
+        raise EditkitError(
+            f"{where} holds an adapter, not a model: its heads are in the base model's weights. Merge it first "
+            "(peft: PeftModel.from_pretrained(base, adapter).merge_and_unload().save_pretrained(DIR)), then give DIR."
+        )
     if (directory / INDEX).exists() or any(
         not path.name.startswith("adapter_") for path in directory.glob("*.safetensors")
     ):
@@ -140,12 +147,6 @@ def weight_files(directory: Path) -> tuple[str, ...]:
     pickles = tuple(sorted(path.name for path in directory.glob("pytorch_model*.bin")))
     if pickles:
         return pickles
-    where = printable(str(directory))
-    if any((directory / name).exists() for name in _ADAPTERS):
-        raise EditkitError(
-            f"{where} holds an adapter, not a model: its heads are in the base model's weights. Merge it first "
-            "(peft: PeftModel.from_pretrained(base, adapter).merge_and_unload().save_pretrained(DIR)), then give DIR."
-        )
     others = sorted(
         path.name for pattern in ("*.gguf", "*.h5", "*.msgpack", "*.onnx") for path in directory.glob(pattern)
     )
@@ -154,10 +155,13 @@ def weight_files(directory: Path) -> tuple[str, ...]:
 
 
 def _check_config(directory: Path) -> None:
-    if not (directory / "config.json").exists() and not any((directory / name).exists() for name in _ADAPTERS):
+    if any((directory / name).exists() for name in _ADAPTERS):
+        return  # said better by weight_files
+    if not os.path.lexists(directory / "config.json"):
         raise EditkitError(
             f"{printable(str(directory))}: expected config.json, found none: this is not a transformers checkpoint."
         )
+    inside(directory, "config.json")
 
 
 def _with_weights(directory: Path, base: Base) -> Source:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -134,7 +135,10 @@ def plan_of(edit: Edit, base: Source) -> Plan:
             f"{base.base.revision}: these are other weights. Give the revision that the edit names."
         )
     found = headers.read(base.directory)
-    slices = slices_of(edit, architecture.read(base.directory), found)
+    sites = architecture.read(base.directory)
+    if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,64}", sites.model_type):
+        raise EditkitError(f"config.json: {printable(repr(sites.model_type))} is no model type: letters, digits, _ . -")
+    slices = slices_of(edit, sites, found)
     return Plan(edit, found, contents_of(base.directory, found.files), slices, by_file(slices))
 
 

@@ -121,6 +121,8 @@ def _identity(pieces: Sequence[tuple[int, int, torch.Tensor]]) -> tuple[tuple[in
 def _is(down: torch.Tensor, up: torch.Tensor, columns: Sequence[int], expected: torch.Tensor | None) -> bool:
     import torch
 
+    if down.dim() != 2 or down.shape[0] != (len(columns) or 1):
+        return False
     picked = torch.zeros_like(down)
     picked[range(len(columns)), list(columns)] = 1
     return torch.equal(down, picked) and torch.equal(up, torch.zeros_like(up) if expected is None else expected)

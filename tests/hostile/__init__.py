@@ -1,0 +1,1 @@
+"""Checkpoints made to mislead, crash or escape: see ``corpus.py``."""

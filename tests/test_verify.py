@@ -1,0 +1,201 @@
+"""Verification: any changed byte is caught, and so is a forgery that hashes correctly but is not the edit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from editkit import headers, manifest
+from editkit.edit import Edit
+from editkit.errors import IntegrityError
+from editkit.export import checkpoint, delta, lora
+from editkit.source import Source, resolve
+from editkit.undo import undo
+from editkit.units import Head
+from editkit.verify import verify
+from tests import checkpoints
+
+UNITS = frozenset({Head(0, 1), Head(0, 2), Head(2, 3)})
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    with checkpoints.in_memory() as folder:
+        yield folder
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Source:
+    return resolve(checkpoints.write(tmp_path / "base", shards=2))
+
+
+@pytest.fixture
+def out(tmp_path: Path, source: Source) -> Path:
+    checkpoint.write(Edit(source.base, UNITS), source, tmp_path / "out")
+    return tmp_path / "out"
+
+
+def flipped(path: Path, place: int, bits: int) -> bytes:
+    """Flip bits of one byte of a file; returns what it was."""
+    whole = path.read_bytes()
+    raw = bytearray(whole)
+    raw[place] ^= bits
+    path.write_bytes(raw)
+    return whole
+
+
+def test_any_changed_byte_of_any_file_is_caught(out: Path) -> None:
+    """Every byte of every file under 1 KB and of the manifest; 40 places of each larger file, its ends among them."""
+    rng = np.random.default_rng(0)
+    assert verify(out).files == len(checkpoints.files(out))
+    for name, raw in checkpoints.files(out).items():
+        places = np.arange(len(raw))
+        if len(raw) > 1000 and name != manifest.NAME:
+            places = np.unique([0, len(raw) - 1, *rng.integers(0, len(raw), 38)])
+        for place in places:
+            whole = flipped(out / name, int(place), int(rng.integers(1, 256)))
+            with pytest.raises(IntegrityError, match=r"[a-z]") as caught:
+                verify(out)
+            assert caught.value.exit_code == 5 and name in str(caught.value), (name, place)
+            (out / name).write_bytes(whole)
+    verify(out)
+
+
+@pytest.mark.parametrize("form", ["lora", "delta"])
+def test_the_other_forms_are_guarded_too(tmp_path: Path, source: Source, form: str) -> None:
+    edit, place = Edit(source.base, UNITS), tmp_path / form
+    lora.write(edit, source, place, measured=False) if form == "lora" else delta.write(edit, source, place)
+    assert verify(place, source).form == form
+    for name, raw in checkpoints.files(place).items():
+        for byte in np.random.default_rng(0).integers(0, len(raw), 12):
+            whole = flipped(place / name, int(byte), 16)
+            with pytest.raises(IntegrityError):
+                verify(place)
+            (place / name).write_bytes(whole)
+    weights = place / ("adapter_model.safetensors" if form == "lora" else delta.NAME)
+    flipped(weights, -3, 1)
+    reseal(place)
+    with pytest.raises(IntegrityError):
+        verify(place)
+
+
+def test_missing_and_extra_files_are_listed_sorted(out: Path) -> None:
+    (out / "tokenizer.json").unlink()
+    (out / "config.json").unlink()
+    (out / "zzz.safetensors").write_bytes(b"")
+    (out / "editkit" / "more.txt").write_text("")
+    with pytest.raises(IntegrityError) as caught:
+        verify(out)
+    lines = [line.strip() for line in str(caught.value).splitlines()[1:]]
+    assert lines == [
+        "config.json: missing",
+        "editkit/more.txt: not in the manifest",
+        "tokenizer.json: missing",
+        "zzz.safetensors: not in the manifest",
+    ]
+
+
+def test_what_the_hub_adds_is_no_offence(out: Path, tmp_path: Path) -> None:
+    (out / ".gitattributes").write_text("*.safetensors filter=lfs\n")
+    (out / ".cache" / "huggingface").mkdir(parents=True)
+    (out / ".cache" / "huggingface" / "x.metadata").write_text("")
+    verify(out)
+    snapshot, blobs = tmp_path / "models--o--n" / "snapshots" / ("0" * 40), tmp_path / "models--o--n" / "blobs"
+    for name, raw in checkpoints.files(out).items():
+        blob = blobs / name.replace("/", "-")
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        blob.write_bytes(raw)
+        (snapshot / name).parent.mkdir(parents=True, exist_ok=True)
+        (snapshot / name).symlink_to(blob)
+    assert verify(snapshot).files == verify(out).files, "a downloaded snapshot, links and all"
+
+
+def reseal(out: Path, **changes: object) -> None:
+    """Write the manifest again over changed files: what a forger would do."""
+    record = replace(manifest.read(out), **changes)  # type: ignore[arg-type]
+    manifest.write(out, record)
+
+
+def test_a_forger_who_hashes_again_must_still_show_zeros(out: Path, source: Source) -> None:
+    edited = manifest.read(out).edited[0]
+    tensor = headers.read(out).tensors[edited.tensor]
+    width = checkpoints.HEADS * checkpoints.WIDTH * 4
+    inside_slice = tensor.start + width + edited.spans[0][0] * 4
+    flipped(out / tensor.file, inside_slice, 1)
+    reseal(out)
+    with pytest.raises(IntegrityError, match=r"\[6:12\] of axis 1 is not zero"):
+        verify(out)
+
+
+def test_a_change_elsewhere_shows_against_the_base(out: Path, source: Source) -> None:
+    tensor = headers.read(out).tensors["model.layers.1.mlp.up_proj.weight"]
+    flipped(out / tensor.file, tensor.start + 5, 1)
+    reseal(out)
+    assert not verify(out).against_base
+    with pytest.raises(
+        IntegrityError, match=rf"differs from the base at byte {tensor.start + 5}, in model.layers.1.mlp"
+    ):
+        verify(out, source)
+
+
+def test_another_base_is_noticed(out: Path, tmp_path: Path, source: Source) -> None:
+    flipped(source.directory / "tokenizer.json", 3, 1)
+    with pytest.raises(IntegrityError, match=r"tokenizer\.json: differs from the base"):
+        verify(out, source)
+    flipped(source.directory / headers.read(source.directory).files[0], -1, 1)
+    with pytest.raises(IntegrityError, match="other weights"):
+        verify(out, resolve(source.directory))
+
+
+def test_the_edit_the_undo_and_the_manifest_must_agree(out: Path, source: Source) -> None:
+    fewer = Edit(source.base, frozenset({Head(0, 1)}))
+    (out / "editkit" / "edit.json").write_text(fewer.to_json())
+    reseal(out)
+    with pytest.raises(IntegrityError, match="undo"):
+        verify(out)
+
+
+def test_an_unfinished_output_is_none(out: Path) -> None:
+    (out / manifest.NAME).unlink()
+    with pytest.raises(IntegrityError, match="found none"):
+        verify(out)
+
+
+def test_undo_refuses_what_would_not_be_the_base(out: Path, tmp_path: Path, source: Source) -> None:
+    flipped(out / headers.read(out).files[1], -1, 1)
+    with pytest.raises(IntegrityError, match=r"cannot restore model-00002-of-00002\.safetensors"):
+        undo(out, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+@pytest.mark.parametrize("name", ["../stolen", "/etc/stolen", "a/../../stolen", "x\ny"])
+def test_an_undo_file_cannot_write_elsewhere(out: Path, tmp_path: Path, name: str) -> None:
+    path = out / "editkit" / "undo.safetensors"
+    record = json.loads(headers.metadata(path)["editkit"])
+    for field in ("key", "at"):
+        files = dict(record["files"])
+        kept = files.pop("config.json")
+        files |= {name: kept} if field == "key" else {"config.json": kept | {"at": name}}
+        rewrite_metadata(path, record | {"files": files})
+        with pytest.raises(IntegrityError, match="no name of a file"):
+            undo(out, tmp_path / "back")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "out"]
+
+
+def rewrite_metadata(path: Path, record: object) -> None:
+    raw = path.read_bytes()
+    length = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8 : 8 + length]) | {"__metadata__": {"editkit": json.dumps(record)}}
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + raw[8 + length :])
+
+
+def test_a_moved_output_still_verifies(out: Path, tmp_path: Path, source: Source) -> None:
+    shutil.move(out, tmp_path / "moved")
+    assert verify(tmp_path / "moved", source).against_base
