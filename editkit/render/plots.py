@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from editkit.edit import Edit
 from editkit.evaluation import EvalReport, Interval, Row
 from editkit.localization import Localization
@@ -238,7 +240,7 @@ def _draw_head_map(figure: Figure, theme: Theme, layers: tuple[headmap.MapLayer,
     _squares(
         axis,
         [(x, y, 0.46 if cell.certain else 0.22) for x, y, cell in known],
-        facecolor=[shade.to_rgba(cell.effect * 100) for _, _, cell in known],
+        facecolor=shade.to_rgba(np.array([cell.effect * 100 for _, _, cell in known])),
         linewidth=0,
     )
     ringed = [(x, y, 0.46) for x, y, cell in cells if cell.role == "removed"]
