@@ -267,7 +267,7 @@ def _check_license(out: Path, license: str | None) -> None:
         raise EditkitError(f"README.md: its front matter cannot be read ({printable(str(error))}).") from error
     if found != license:
         raise EditkitError(
-            f"README.md says licence {printable(str(found))}, the base is under {printable(license)}. "
+            f"README.md says licence {printable(str(found or 'none'))}, the base is under {printable(license)}. "
             "An edit carries its base's licence: render the card again with `editkit card`."
         )
 

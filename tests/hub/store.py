@@ -1,4 +1,4 @@
-"""What a Hub keeps on disk: accounts, repositories, commits, large files. The HTTP side is ``hub_server.py``.
+"""What a Hub keeps on disk: accounts, repositories, commits, large files. The HTTP side is ``server.py``.
 
     accounts.json            {"hf_alice": {"name": "alice", "role": "write", "orgs": {"team": "write"}}}
     repos/alice/toy/repo.json   {"private": true, "gated": false, "accepted": [], "refs": {"main": "<oid>"}, ...}

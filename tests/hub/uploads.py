@@ -17,11 +17,11 @@ import uuid
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from tests import hub_card
-from tests.hub_store import REGULAR_LIMIT, Account, Refusal, checked_path, is_ignored, upload_mode, xet_hash
+from tests.hub import card
+from tests.hub.store import REGULAR_LIMIT, Account, Refusal, checked_path, is_ignored, upload_mode, xet_hash
 
 if TYPE_CHECKING:
-    from tests.hub_server import Exchange
+    from tests.hub.server import Exchange
 
 
 def may_commit(ask: Exchange, repo: str, rev: str) -> tuple[dict[str, Any], Account]:
@@ -175,7 +175,7 @@ def apply(ask: Exchange, files: dict[str, Any], state: dict[str, Any], key: str,
         content = base64.b64decode(value["content"], validate=True)
         if len(content) > REGULAR_LIMIT:
             raise Refusal(413, "", f"{path} is too large for git: send it as LFS")
-        if path == "README.md" and (errors := hub_card.faults(content.decode())[0]):
+        if path == "README.md" and (errors := card.faults(content.decode())[0]):
             raise Refusal(400, "", "Invalid metadata in README.md: " + "; ".join(errors))
         files[path] = ask.store.add_blob(content)
     elif key == "lfsFile":

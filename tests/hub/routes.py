@@ -2,7 +2,7 @@
 
     GET /api/models/alice/toy/tree/main  ->  [{"type": "file", "path": "config.json", "size": 612}, ...]
 
-``ROUTES`` at the end is the table; ``hub_server.py`` reads requests and writes answers.
+``ROUTES`` at the end is the table; ``server.py`` reads requests and writes answers.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
-from tests import hub_card
-from tests.hub_store import Refusal, as_file
-from tests.hub_uploads import check_link, commit, duplicate, lfs_batch, lfs_verify, preupload, put_object, storage
+from tests.hub import card
+from tests.hub.store import Refusal, as_file
+from tests.hub.uploads import check_link, commit, duplicate, lfs_batch, lfs_verify, preupload, put_object, storage
 
 if TYPE_CHECKING:
-    from tests.hub_server import Exchange
+    from tests.hub.server import Exchange
 
 REGULAR_LIMIT = 10 * 1024 * 1024
 NAME = r"(?P<repo>[\w.-]+/[\w.-]+)"
@@ -74,7 +74,7 @@ def auth_check(ask: Exchange, repo: str, write: str) -> None:
 
 
 def validate_yaml(ask: Exchange) -> None:
-    errors, warnings = hub_card.faults(ask.json()["content"])
+    errors, warnings = card.faults(ask.json()["content"])
     found = {"errors": [{"message": text} for text in errors], "warnings": [{"message": text} for text in warnings]}
     ask.reply(400 if errors else 200, found)
 

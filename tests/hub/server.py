@@ -1,6 +1,6 @@
 """A small server that speaks the Hub's protocol on loopback, for the unmodified ``huggingface_hub`` client.
 
-    python -m tests.hub_server DATA --port 8099 [--lfs-threshold BYTES] [--die-after-bytes N] [--no-copy]
+    python -m tests.hub.server DATA --port 8099 [--lfs-threshold BYTES] [--die-after-bytes N] [--no-copy]
 
 It keeps a model Hub's rules as the client can see them: tokens and roles, private and gated repositories, the LFS
 threshold and .gitattributes, signed storage links on another origin that refuse credentials, sha256 of every large
@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.hub_routes import ROUTES
-from tests.hub_store import REGULAR_LIMIT, Account, HubStore, Refusal
+from tests.hub.routes import ROUTES
+from tests.hub.store import REGULAR_LIMIT, Account, HubStore, Refusal
 
 
 class Hub(ThreadingHTTPServer):

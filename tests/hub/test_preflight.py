@@ -1,0 +1,108 @@
+"""What is in the way of a push is said before anything heavy, and asking changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from editkit.edit import Base
+from editkit.errors import EditkitError, UsageError
+from editkit.hub import preflight
+from tests.hub.checkpoint import CARD, finish
+from tests.hub.running import (
+    ALICE,
+    BOB,
+    READER,
+    Server,
+    publish_base,
+)
+
+
+def test_preflight_of_a_new_repository(hub: Server, named: Base, out: Path) -> None:
+    found = preflight("no-swear", base=named, out=out, endpoint=hub.endpoint, token=ALICE)
+    assert (found.repo, found.user, found.exists, found.private) == ("alice/no-swear", "alice", False, True)
+    assert (found.base_on_hub, found.license, found.gated) == (True, "apache-2.0", False)
+    assert found.bytes == sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    assert not hub.data.joinpath("repos/alice").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a/b/c",
+        "../x",
+        "alice/..",
+        "alice/x.git",
+        "alice/a--b",
+        "alice/-x",
+        "alice/" + "x" * 97,
+        "alice/ü",
+        "a b",
+        "alice/x\x1b[31m",
+        "",
+        "alice/",
+        "https://x/y",
+    ],
+)
+def test_names_the_hub_would_refuse_are_refused_first(hub: Server, name: str) -> None:
+    with pytest.raises(UsageError, match="no repository name") as caught:
+        preflight(name, base=None, endpoint=hub.endpoint, token=ALICE)
+    assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("token", "repo", "message"),
+    [
+        (None, "alice/x", "No Hub token"),
+        ("hf_nobody", "alice/x", "token is not valid"),
+        (READER, "alice/x", "may only read"),
+        (ALICE, "bob/x", "may not create repositories there. Your names are: alice, lab, team"),
+        (ALICE, "lab/x", "your role there is to read"),
+        (BOB, "team/base", "write permission"),
+    ],
+)
+def test_who_may_not_write_is_told_so(hub: Server, named: Base, token: str | None, repo: str, message: str) -> None:
+    with pytest.raises(EditkitError, match=message):
+        preflight(repo, base=named, public=True, endpoint=hub.endpoint, token=token)
+
+
+def test_a_pull_request_needs_a_repository(hub: Server, named: Base) -> None:
+    with pytest.raises(EditkitError, match="nothing to open a pull request on"):
+        preflight("alice/none", base=named, create_pr=True, endpoint=hub.endpoint, token=ALICE)
+
+
+def test_other_peoples_files_are_not_replaced(hub: Server, named: Base) -> None:
+    with pytest.raises(EditkitError, match="files that editkit did not put there"):
+        preflight("team/base", base=named, public=True, endpoint=hub.endpoint, token=ALICE)
+
+
+@pytest.mark.parametrize("exists_private", [True, False])
+def test_visibility_never_comes_as_a_surprise(hub: Server, named: Base, exists_private: bool) -> None:
+    hub.api().create_repo("alice/x", private=exists_private)
+    with pytest.raises(EditkitError, match="exists and is"):
+        preflight("alice/x", base=named, public=exists_private, endpoint=hub.endpoint, token=ALICE)
+    found = preflight("alice/x", base=named, public=not exists_private, endpoint=hub.endpoint, token=ALICE)
+    assert found.exists and found.private is exists_private
+
+
+@pytest.mark.parametrize("restriction", ["gated", "private"])
+def test_a_restricted_base_is_not_given_away(hub: Server, base: Path, restriction: str) -> None:
+    named = publish_base(hub, base, private=restriction == "private")
+    if restriction == "gated":
+        hub.api().update_repo_settings("team/base", gated="auto")
+    ask = {"base": named, "endpoint": hub.endpoint, "token": ALICE}
+    with pytest.raises(EditkitError, match=f"team/base is {restriction}"):
+        preflight("alice/x", public=True, **ask)
+    assert preflight("alice/x", public=True, allow_gated=True, **ask).gated
+    assert preflight("alice/x", **ask).gated
+
+
+def test_the_bases_licence_and_notices_travel(hub: Server, tmp_path: Path, base: Path, named: Base) -> None:
+    other = finish(tmp_path / "mit", base, named, card=CARD.replace("apache-2.0", "mit"))
+    with pytest.raises(EditkitError, match="says licence mit, the base is under apache-2.0"):
+        preflight("alice/x", base=named, out=other, endpoint=hub.endpoint, token=ALICE)
+    bare = finish(tmp_path / "bare", base, named)
+    (bare / "LICENSE").unlink()
+    with pytest.raises(EditkitError, match="LICENSE of team/base is missing"):
+        preflight("alice/x", base=named, out=bare, endpoint=hub.endpoint, token=ALICE)

@@ -1,0 +1,217 @@
+"""Publishing through the unmodified client, against a server that speaks the Hub's protocol on loopback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editkit.edit import Base
+from editkit.errors import EditkitError, IntegrityError
+from editkit.hub import pull_verify, push
+from editkit.manifest import NAME as MANIFEST
+from editkit.verify import verify
+from tests.hub.checkpoint import CARD, REASON, UNITS, finish
+from tests.hub.running import (
+    ALICE,
+    BOB,
+    ROOT,
+    Server,
+    environment,
+    rewrite_manifest,
+    snapshot,
+)
+
+
+def test_the_round_trip(hub: Server, out: Path, tmp_path: Path) -> None:
+    pushed = push(out, "alice/no-swear", endpoint=hub.endpoint, token=ALICE)
+    there = {
+        file.path: file for file in hub.api().list_repo_tree("alice/no-swear", recursive=True, revision=pushed.commit)
+    }
+    assert pushed.private and hub.api().model_info("alice/no-swear").private
+    for path in (path for path in out.rglob("*") if path.is_file()):
+        assert there[path.relative_to(out).as_posix()].size == path.stat().st_size
+    checked = pull_verify("alice/no-swear", endpoint=hub.endpoint, token=ALICE)
+    assert checked.units == UNITS and checked.commit == pushed.commit
+    assert checked.zeroed == 2 * 64 * 16 * 4 and checked.unchanged >= 6
+    got = load_elsewhere(hub, tmp_path, "alice/no-swear")
+    verify(got)
+    assert snapshot(got) == {**snapshot(out), ".gitattributes": (got / ".gitattributes").read_bytes()}
+
+
+def test_unchanged_shards_are_copied_on_the_server(hub: Server, out: Path) -> None:
+    before = len(hub.uploads())
+    pushed = push(out, "alice/no-swear", endpoint=hub.endpoint, token=ALICE)
+    edited = {row["file"] for row in json.loads((out / MANIFEST).read_text())["edited"]}
+    shards = {path.name for path in out.glob("*.safetensors")}
+    kinds = {operation.path: operation.kind for operation in pushed.operations}
+    assert len(shards) >= 4 and len(edited) == 1
+    assert {path for path, kind in kinds.items() if kind == "copy"} == shards - edited
+    arrived = hub.uploads()[before:]
+    sizes = [(out / path).stat().st_size for path in (*edited, "editkit/undo.safetensors")]
+    assert sorted(arrived) == sorted(sizes)
+
+
+def test_a_server_that_cannot_copy_gets_uploads(hub: Server, out: Path) -> None:
+    assert hub.thread is not None
+    hub.thread.copies = False
+    pushed = push(out, "alice/no-swear", endpoint=hub.endpoint, token=ALICE)
+    assert pushed.bytes("copy") == 0 and any("could not copy" in note for note in pushed.notes)
+    assert pull_verify("alice/no-swear", endpoint=hub.endpoint, token=ALICE).units == UNITS
+
+
+def test_a_base_from_elsewhere_is_uploaded_whole(hub: Server, tmp_path: Path, base: Path) -> None:
+    from editkit.source import resolve
+
+    local = resolve(base).base
+    out = finish(tmp_path / "out", base, local)
+    pushed = push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+    assert pushed.bytes("copy") == 0 and any("not on this server" in note for note in pushed.notes)
+    with pytest.raises(EditkitError, match="--base"):
+        pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE)
+    assert pull_verify("alice/x", base=base, endpoint=hub.endpoint, token=ALICE).units == UNITS
+
+
+def test_pushing_again_sends_nothing_and_a_changed_edit_replaces_the_old(
+    hub: Server, out: Path, tmp_path: Path, base: Path, named: Base
+) -> None:
+    first = push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+    again = push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+    assert again.commit == first.commit and {operation.kind for operation in again.operations} == {"keep"}
+    leaner = finish(tmp_path / "leaner", base, named, report=True, card=CARD + "\nAgain.\n")
+    (leaner / "editkit/report.html").unlink()
+    rewrite_manifest(leaner)
+    third = push(leaner, "alice/x", endpoint=hub.endpoint, token=ALICE)
+    kinds = {operation.path: operation.kind for operation in third.operations if operation.kind != "keep"}
+    assert kinds == {"README.md": "upload", MANIFEST: "upload", "editkit/report.html": "delete"}
+    assert pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE).units == UNITS
+
+
+def test_a_dry_run_lists_everything_and_touches_nothing(hub: Server, out: Path) -> None:
+    before = snapshot(hub.data)
+    seen = len(hub.requests())
+    dry = push(out, "alice/x", dry_run=True, endpoint=hub.endpoint, token=ALICE)
+    assert snapshot(hub.data) == before and dry.commit is None
+    assert {row["method"] for row in hub.requests()[seen:]} <= {"GET", "HEAD"}
+    pushed = push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+    assert pushed.operations == dry.operations
+    files = {path.relative_to(out).as_posix(): path.stat().st_size for path in out.rglob("*") if path.is_file()}
+    assert {operation.path: operation.bytes for operation in dry.operations} == files
+
+
+def test_a_pull_request_proposes_and_changes_nothing(hub: Server, out: Path) -> None:
+    hub.api().create_repo("alice/x", private=False)
+    head = hub.api().model_info("alice/x").sha
+    pushed = push(out, "alice/x", create_pr=True, endpoint=hub.endpoint, token=BOB)
+    assert pushed.pull_request is not None and pushed.pull_request.endswith("/alice/x/discussions/1")
+    assert hub.api().model_info("alice/x").sha == head
+    assert pull_verify("alice/x", revision="refs/pr/1", endpoint=hub.endpoint, token=BOB).units == UNITS
+
+
+def test_a_changed_file_is_never_pushed(hub: Server, out: Path) -> None:
+    with (out / "config.json").open("a") as file:
+        file.write(" ")
+    with pytest.raises(IntegrityError, match="config.json"):
+        push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+    assert not hub.data.joinpath("repos/alice").exists()
+
+
+@pytest.mark.parametrize("report", [True, False])
+def test_an_unmet_verdict_is_published_only_on_purpose_and_says_so(
+    hub: Server, tmp_path: Path, base: Path, named: Base, report: bool
+) -> None:
+    out = finish(tmp_path / "out", base, named, met=False, report=report)
+    files = snapshot(out)
+    with pytest.raises(EditkitError, match="--allow-unmet"):
+        push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+    assert not hub.data.joinpath("repos/alice").exists()
+    pushed = push(out, "alice/x", allow_unmet=True, endpoint=hub.endpoint, token=ALICE)
+    assert snapshot(out) == files
+    got = Path(hub.api().snapshot_download("alice/x", local_dir=tmp_path / "got"))
+    card = (got / "README.md").read_text()
+    assert card.startswith("---\nlicense: apache-2.0") and "**Published although its verdict was not met.**" in card
+    assert "<b>" not in card
+    [commit, *_] = hub.api().list_repo_commits("alice/x")
+    assert commit.commit_id == pushed.commit and "verdict was not met" in commit.message
+    if report:
+        assert REASON in json.loads((got / "editkit/override.json").read_text())["reasons"]
+    verify(got)
+    assert pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE).units == UNITS
+
+
+def test_a_commit_in_between_is_noticed(hub: Server, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.api().create_repo("alice/x", private=True)
+    real = sys.modules["editkit.hub.push"].plan
+
+    def meanwhile(*args: Any) -> Any:
+        hub.api().upload_file(repo_id="alice/x", path_or_fileobj=b"hello", path_in_repo="theirs.txt")
+        return real(*args)
+
+    monkeypatch.setattr(sys.modules["editkit.hub.push"], "plan", meanwhile)
+    with pytest.raises(EditkitError, match="somebody committed meanwhile"):
+        push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+    assert "config.json" not in hub.api().list_repo_files("alice/x")
+
+
+def test_a_gitignore_that_leaves_files_out_is_noticed(hub: Server, out: Path) -> None:
+    hub.api().create_repo("alice/x", private=True)
+    hub.api().upload_file(repo_id="alice/x", path_or_fileobj=b"*.html\n", path_in_repo=".gitignore")
+    with pytest.raises(IntegrityError, match="report.html is missing.*gitignore"):
+        push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+
+
+def test_a_card_the_hub_refuses_stops_before_any_upload(hub: Server, tmp_path: Path, base: Path, named: Base) -> None:
+    broken = finish(tmp_path / "out", base, named, card=CARD.replace("team/base", "/home/me/base"))
+    before = len(hub.uploads())
+    with pytest.raises(EditkitError, match="Invalid metadata in README.md.*/home/me/base"):
+        push(broken, "alice/x", endpoint=hub.endpoint, token=ALICE)
+    assert len(hub.uploads()) == before
+
+
+@pytest.mark.parametrize("text", [None, "a: b\n---\n# x", "<script>", "\u202e", "- [x](y)", "'\"{}`", "/home/me"])
+def test_every_card_we_render_is_one_the_hub_takes(text: str | None) -> None:
+    from editkit.render import card as renderer
+    from tests.evidence import evidence, hostile
+    from tests.hub import card
+
+    found = evidence() if text is None else hostile(text)
+    assert card.faults(renderer.render(*found.four, exhibits=found.exhibits)) == ([], [])
+
+
+def test_without_xet_the_remedy_is_named(hub: Server, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("hf_xet")
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
+    with pytest.raises(EditkitError, match="HF_HUB_DISABLE_XET=1"):
+        push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+
+
+LOAD = """
+import sys
+from pathlib import Path
+from huggingface_hub import snapshot_download
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1])
+assert not model.model.layers[1].self_attn.o_proj.weight[:, 0:16].any()
+assert model.model.layers[1].self_attn.o_proj.weight[:, 16:32].any()
+folder = Path(snapshot_download(sys.argv[1]))
+print(folder)
+"""
+
+
+def load_elsewhere(hub: Server, tmp_path: Path, repo: str) -> Path:
+    """Load the repository with transformers and download it, in a fresh process with an empty cache."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD, repo],
+        env=environment(hub, tmp_path / "elsewhere"),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.splitlines()[-1])
