@@ -223,3 +223,22 @@ def test_a_task_can_be_sent_to_another_process(folder: Path) -> None:
     found = make(folder, scorer={"word-list": ["ahoy"]})
     again = pickle.loads(pickle.dumps(found))
     assert again.score(again.examples()[0], ["Ahoy!"]).value == 1
+
+
+def test_the_task_of_the_docs_works_as_written(tmp_path: Path) -> None:
+    import yaml
+
+    from editkit import recipe
+
+    docs = (Path(__file__).parents[1] / "docs" / "evaluation.md").read_text("utf-8")
+    section = docs.split("## Add a task in five minutes", 1)[1]
+    prompts = section.split("```json\n", 1)[1].split("```", 1)[0]
+    text = section.split("```yaml\n", 1)[1].split("```", 1)[0]
+    more = "".join(json.dumps({"prompt": f"Say {n} like a pirate."}) + "\n" for n in range(40))
+    (tmp_path / "pirate.jsonl").write_text(prompts + more)
+    found = jsonl.task(recipe.parse(text, where="pirate.yaml").target, folder=tmp_path)  # type: ignore[arg-type]
+    assert (found.name, len(found.examples())) == ("pirate", 42)
+    assert found.score(found.examples()[0], ["Ahoy there, matey!"]).value == 1
+    for kind in re.findall(r"^\| `\{?([a-z-]+)[:`]", section.split("| scorer |", 1)[1], flags=re.MULTILINE):
+        assert kind in (*jsonl.SCORERS, "choice")
+    assert yaml.safe_load(section.split("```yaml\n", 2)[2].split("```", 1)[0])["retain"][1]["lm_eval"] == "gsm8k"
