@@ -14,7 +14,8 @@ from editkit.errors import EditkitError
 
 Fields = Mapping[str, Any]
 
-LAYERS = ("decoder_layers", "num_decoder_layers", "num_hidden_layers", "n_layer", "n_layers", "num_layers")
+LAYERS = ("num_layers_per_stack", "decoder_layers", "num_decoder_layers", "num_hidden_layers", "n_layer", "n_layers")
+LAYERS += ("num_layers",)
 HEADS = ("decoder_attention_heads", "num_decoder_attention_heads", "num_attention_heads", "n_head", "n_heads")
 HEADS += ("num_heads", "attention_heads")
 GROUPS = ("num_key_value_heads", "num_kv_heads")
@@ -38,17 +39,8 @@ SHARED = frozenset({"zamba", "zamba2"})
 
 _LARGEST = 100_000
 """No real model has this many layers or heads; a config that says so is not worth building lists for."""
-_BROKEN = (
-    ValueError,
-    TypeError,
-    KeyError,
-    AttributeError,
-    IndexError,
-    ArithmeticError,
-    ImportError,
-    OSError,
-    RuntimeError,
-)
+_BROKEN = (ValueError, TypeError, KeyError, AttributeError, IndexError, ArithmeticError, ImportError)
+_BROKEN += (OSError, RuntimeError)
 
 
 def read_json(directory: Path) -> dict[str, Any]:
@@ -60,19 +52,25 @@ def read_json(directory: Path) -> dict[str, Any]:
     path = Path(directory) / "config.json"
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
+        _check_sizes(value, path)
     except OSError as error:
         raise EditkitError(f"{path} cannot be read: {error.strerror}. Expected a Hugging Face checkpoint.") from error
     except (ValueError, RecursionError) as error:
         raise EditkitError(f"{path} is not JSON: {error}.") from error
     if not isinstance(value, dict) or not isinstance(value.get("model_type"), str):
         raise EditkitError(f'{path}: expected an object with a "model_type"; is this a Hugging Face checkpoint?')
-    text = value.get("text_config")
-    for fields in (value, text if isinstance(text, dict) else {}):
-        for name in (*LAYERS, *HEADS, *GROUPS):
-            count = fields.get(name)
-            if isinstance(count, int) and not 0 <= count <= _LARGEST:
-                raise EditkitError(f'{path}: "{name}" is {count}; no model has that many.')
     return value
+
+
+def _check_sizes(value: Any, path: Path) -> None:
+    """Refuse counts that no model has, however deep they are, before anything makes lists of that length."""
+    if isinstance(value, list):
+        for part in value:
+            _check_sizes(part, path)
+    for name, part in value.items() if isinstance(value, dict) else ():
+        if name in (*LAYERS, *HEADS, *GROUPS) and isinstance(part, int) and not 0 <= part <= _LARGEST:
+            raise EditkitError(f'{path}: "{name}" is {part}; no model has that many.')
+        _check_sizes(part, path)
 
 
 def from_json(value: Mapping[str, Any]) -> Fields:
@@ -96,8 +94,6 @@ def from_config(config: Any) -> Fields:
 
 def depth(fields: Fields) -> int | None:
     """How many layers one stack has, if the config says so."""
-    if fields.get("model_type") == "hrm_text":
-        return fields.get("num_layers_per_stack")
     kinds = _kinds(fields)
     return _first(fields, LAYERS) or (len(kinds) if kinds else None)
 
@@ -108,8 +104,8 @@ def query_heads(fields: Fields, layer: int) -> int:
     Raises:
         EditkitError: if the config does not say.
     """
-    swa = fields.get("swa_num_attention_heads")
-    if isinstance(swa, int) and "sliding" in (kind(fields, layer) or ""):
+    swa = _first(fields, ("swa_num_attention_heads",))
+    if swa and "sliding" in (kind(fields, layer) or ""):
         return swa
     count = _of_layer(fields, layer, HEADS)
     if not count:
@@ -127,7 +123,7 @@ def groups(fields: Fields, layer: int, heads: int) -> int | None:
     if fields.get("multi_query") and not fields.get("new_decoder_architecture"):
         return 1
     attention = fields.get("attn_config")
-    count = attention.get("kv_n_heads") if isinstance(attention, dict) else _of_layer(fields, layer, GROUPS)
+    count = _first(attention, ("kv_n_heads",)) if isinstance(attention, dict) else _of_layer(fields, layer, GROUPS)
     return count if count and heads % count == 0 else None
 
 
@@ -147,7 +143,7 @@ def owner(fields: Fields, layer: int) -> int:
     if fields.get("model_type") not in SHARED or kind(fields, layer) != "hybrid":
         return layer
     hybrids = [at for at, name in enumerate(_kinds(fields) or []) if name == "hybrid"]
-    return hybrids[hybrids.index(layer) % (fields.get("num_mem_blocks") or 1)]
+    return hybrids[hybrids.index(layer) % (_first(fields, ("num_mem_blocks",)) or 1)]
 
 
 def kind(fields: Fields, layer: int) -> str | None:
@@ -170,8 +166,8 @@ def _of_layer(fields: Fields, layer: int, names: tuple[str, ...]) -> int | None:
     exception = next((exceptions[key] for key in exceptions if str(key).isdigit() and int(key) == layer), {})
     listed = fields.get("num_attention_heads_per_layer") if names is HEADS else None
     if isinstance(listed, list) and layer < len(listed):
-        return listed[layer]
-    return _first(exception, names) or _first(fields, names)
+        return _first({"heads": listed[layer]}, ("heads",))
+    return (_first(exception, names) if isinstance(exception, dict) else None) or _first(fields, names)
 
 
 def _first(fields: Fields, names: tuple[str, ...]) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from editkit import architecture, projections
+from editkit import architecture, config_fields, projections
 from editkit.architecture import Site, Unreachable
 from editkit.errors import EditkitError
 from editkit.units import Head
@@ -133,6 +136,44 @@ def test_defaults_that_the_file_leaves_out_are_taken_from_transformers(tmp_path:
     save_file({"h.0.attn.c_proj.weight": torch.zeros(768, 768)}, tmp_path / "model.safetensors")
     (site,) = architecture.read(tmp_path).sites
     assert (site.units, site.width, site.axis) == (12, 64, 0)
+
+
+NAMES = [*config_fields.LAYERS, *config_fields.HEADS, *config_fields.GROUPS, "layer_types", "layers_block_type"]
+NAMES += ["per_layer_config", "num_attention_heads_per_layer", "text_config", "decoder", "swa_num_attention_heads"]
+NAMES += ["head_dim", "v_head_dim", "kv_lora_rank", "multi_query", "attn_config", "num_mem_blocks", "hidden_size"]
+NONSENSE = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.integers(0, 5)
+    | st.floats()
+    | st.text(max_size=2)
+    | st.sampled_from(["linear_attention", "hybrid", "sliding_attention"]),
+    lambda part: st.lists(part, max_size=3) | st.dictionaries(st.sampled_from(["0", "1", *NAMES]), part, max_size=3),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    model_type=st.sampled_from(
+        ["llama", "novel", "zamba", "gpt2", "laguna", "longcat_flash", "inkling_text", "falcon"]
+    ),
+    honest=st.booleans(),
+    fields=st.dictionaries(st.sampled_from(NAMES), NONSENSE, max_size=4),
+)
+def test_any_config_ends_in_sites_or_one_error(
+    tmp_path: Path, model_type: str, honest: bool, fields: dict[str, Any]
+) -> None:
+    save_file(
+        {f"{name}.weight": torch.zeros(8, 8) for name in _shapes("h.{}.self_attn.o_proj")},
+        tmp_path / "model.safetensors",
+    )
+    plain = {"num_attention_heads": 4, "num_hidden_layers": 2} if honest else {}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type, **plain, **fields}))
+    with contextlib.suppress(EditkitError):
+        found = architecture.read(tmp_path)
+        assert all(site.units * site.width == site.shape[site.axis] for site in found.sites)
 
 
 def test_joining_two_different_models_is_refused() -> None:
