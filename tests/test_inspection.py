@@ -15,7 +15,7 @@ from editkit.errors import EditkitError
 from editkit.hub.metadata import fetch
 from editkit.inspection import Inspection, inspect
 from tests import tiny
-from tests.hub_server import Hub
+from tests.hub.server import Hub
 
 SIZES = {"F32": 4, "BF16": 2, "F8_E4M3": 1, "I32": 4, "I8": 1, "U8": 1}
 LLAMA = {"model_type": "llama", "num_hidden_layers": 1, "num_attention_heads": 32, "num_key_value_heads": 8}
