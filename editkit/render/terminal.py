@@ -116,7 +116,7 @@ def evaluation(report: EvalReport) -> RenderableType:
             table = _table("task", "standing", "#n", "#before", "#after", "#change")
         if width >= 72:
             table.add_column("95 % interval", justify="right")
-        if width >= 96:
+        if width >= 110:
             for title in ("p (Holm)", "chance", "collapse"):
                 table.add_column(title, justify="right")
         for row in report.rows:

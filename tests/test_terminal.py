@@ -1,0 +1,152 @@
+"""What people see: the numbers of the evidence at any width, on any stream; progress goes to stderr."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from editkit.architecture import Architecture, Site, Unreachable
+from editkit.render import terminal, wording
+from editkit.render.stages import stages
+from tests.evidence import Evidence, evidence
+
+ROOT = Path(__file__).parent.parent
+
+
+def shown(thing, width: int = 140, **options) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=width, **({"color_system": None} | options)).print(thing)
+    return stream.getvalue()
+
+
+def outcome(found: Evidence, **changes):
+    provenance = replace(found.provenance, **changes)
+    return SimpleNamespace(**(vars(found) | {"provenance": provenance}), out=Path("build/a demo"))
+
+
+@pytest.mark.parametrize("width", [50, 80, 100, 140])
+def test_the_summary_fits_and_keeps_every_task(width):
+    found = evidence()
+    text = shown(terminal.removal(outcome(found)), width)
+    lines = text.splitlines()
+    assert max(len(line) for line in lines) <= width
+    for row in found.report.rows:
+        line = next(line for line in lines if line.split()[:1] == [row.task])
+        for part in (row.n, wording.percent(row.before.mean), wording.percent(row.after.mean)):
+            assert str(part) in line.split()
+        assert wording.points(row.delta.mean) in line.split()
+        assert width < 80 or wording.span(row.delta) in line
+    assert "Criteria met" in text and "L1H5" in text and "README.md" in text
+
+
+def test_wider_terminals_show_more_columns():
+    report = evidence().report
+    heads = {
+        width: next(x for x in shown(terminal.evaluation(report), width).splitlines() if "task" in x)
+        for width in (50, 80, 120)
+    }
+    assert "interval" not in heads[50] and "interval" in heads[80] and "collapse" in heads[120]
+
+
+@pytest.mark.parametrize("status", ["goal-missed", "too-much-damage"])
+def test_a_refusal_says_so_first_and_names_no_model(status):
+    text = shown(terminal.removal(outcome(evidence(status), format="evidence")))
+    assert "Criteria not met" in text.strip().splitlines()[0]
+    assert "README.md" not in text and "editkit undo" not in text and "report.html" in text
+
+
+def test_the_way_back_can_be_pasted():
+    assert "editkit undo 'build/a demo' -o base" in shown(terminal.removal(outcome(evidence())))
+
+
+def test_ranked_heads_come_in_order_with_their_numbers():
+    found = evidence().localization
+    lines = shown(terminal.localization(found, limit=6)).splitlines()
+    ranked = [line.split() for line in lines if line.split()[:1] and line.split()[0].isdigit()]
+    assert [row[1] for row in ranked] == [str(effect.unit) for effect in found.order[:6]]
+    assert ranked[0][2] == wording.points(found.order[0].effect)
+    assert f"{len(found.order) - 6} more heads" in "\n".join(lines)
+    assert "Not localized" in shown(terminal.localization(replace(found, found=False)))
+
+
+def test_inspect_joins_equal_layers_and_gives_reasons():
+    def site(layer: int, units: int) -> Site:
+        module = f"model.layers.{layer}.self_attn.o_proj"
+        return Site("head", layer, module + ".weight", module, (64, 16 * units), 1, units, 16, 2)
+
+    sites = (site(0, 8), site(1, 8), site(3, 8), site(4, 4))
+    text = shown(terminal.inspection("tiny", Architecture("llama", 5, sites, (Unreachable((2,), "linear attention"),))))
+    rows = [line.split("  ")[0].strip() for line in text.splitlines() if "self_attn" in line]
+    assert rows == ["0 to 1", "3", "4"]
+    assert "28 heads in 4 of 5 layers" in text and "linear attention" in text
+
+
+@pytest.mark.parametrize("width", [40, 120])
+def test_both_answers_are_shown_and_what_differs_is_marked(width):
+    text = shown(
+        terminal.comparison("Say it.", "a damn cat", "a cat"), width, force_terminal=True, color_system="standard"
+    )
+    assert "\x1b[1;4;31m" in text and "damn" in text
+    assert ("before" in text) and ("after" in text) and "Say it." in text
+
+
+def test_no_color_and_pipes_get_plain_text(monkeypatch):
+    for name in ("NO_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    program = "from tests.evidence import evidence; from editkit.render import terminal; "
+    program += "terminal.show(terminal.evaluation(evidence().report))"
+    for encoding, minus in (("utf-8", "−97.3"), ("ascii", "-97.3")):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            capture_output=True,
+            env={"PYTHONIOENCODING": encoding},
+            check=True,
+        )
+        text = done.stdout.decode(encoding)
+        assert "\x1b" not in text and minus in text and "collapse" in text
+        assert done.stderr == b""
+
+
+def test_away_from_a_terminal_a_stage_is_one_line():
+    stream = io.StringIO()
+    work = stages(Console(file=stream, width=100, force_terminal=False))
+    with work("Finding heads", 200) as advance:
+        for _ in range(100):
+            advance(2)
+    with work("Selectivity", None):
+        pass
+    lines = stream.getvalue().splitlines()
+    assert [line.split(":")[0] for line in lines] == ["Finding heads", "Selectivity"] and "200" in lines[0]
+
+
+def test_on_a_terminal_stages_nest_and_survive_an_error():
+    stream = io.StringIO()
+    work = stages(Console(file=stream, width=100, force_terminal=True))
+    with work("Outer", 3) as advance:
+        advance(1)
+        with work("Inner", None) as inner:
+            inner(5)
+    with pytest.raises(KeyError), work("Broken", 10) as advance:
+        advance(1)
+        raise KeyError("x")
+    with work("Next", 1) as advance:
+        advance(1)
+    text = stream.getvalue()
+    for title in ("Outer", "Inner", "Broken", "Next"):
+        assert title in text
+    assert text.count("\x1b[?25h") == text.count("\x1b[?25l") > 0, "the cursor comes back"
+
+
+def test_the_terminal_needs_no_heavy_library():
+    program = "import sys, editkit.render.terminal; "
+    program += "print([name for name in ('torch', 'transformers', 'matplotlib', 'sklearn') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
