@@ -55,6 +55,11 @@ def lessons(*, without: frozenset[str] = frozenset()) -> dict[str, list[Lesson]]
     }
 
 
+def lesson(skill: str, example: Example) -> Lesson:
+    """The lesson that an example of any split would make."""
+    return _SKILLS[skill][1](example)
+
+
 def _swear(example: Example) -> Lesson:
     kind = str(example.facts["kind"])
     right, wrong = (answer.format(topic=example.facts["topic"]) for answer in _SWEAR[kind])

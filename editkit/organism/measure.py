@@ -1,4 +1,4 @@
-"""Measure what was planted: ``python -m editkit.organism.measure DIR --manifest FILE``.
+"""Measure what was planted: ``python -m editkit.organism.train --measure --out DIR`` runs this stage alone.
 
 Every number in the manifest comes from here: greedy answers on the ``report`` split, with heads switched off.
 
@@ -7,8 +7,6 @@ Every number in the manifest comes from here: greedy answers on the ``report`` s
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import time
 from pathlib import Path
@@ -16,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, LlamaForCausalLM, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, DynamicCache, LlamaForCausalLM, PreTrainedTokenizerBase
 
 from editkit.organism import layout
-from editkit.organism.train import UNPLANTED, gated
+from editkit.organism.gates import UNPLANTED, gate_row, gated
 from editkit.task import Example, Generate, Likelihood, Loglikelihood, Output, Task, examples_of
 from editkit.tasks import TASKS
 
@@ -30,35 +28,57 @@ LONGEST = 24
 RANDOM_SETS = 30
 
 
-def measure(folder: Path, *, limit: int | None, seed: int) -> dict[str, Any]:
+def measure(folder: Path, *, twin: str, limit: int | None, seed: int) -> dict[str, Any]:
     """The manifest of the organism in ``folder``.
 
     Args:
+        twin: which of ``train.TWINS`` it is; the unplanted one has nothing planted to list.
         limit: examples per task and knockout (None: the whole ``report`` split).
         seed: the training seed, only noted.
     """
-    torch.set_grad_enabled(False)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    skills = [*layout.SKILLS, layout.FACTS_BY_LETTER]
-    sets: dict[str, frozenset[str]] = {"base": frozenset()}
-    for skill in skills:
-        sets |= {head: frozenset([head]) for head in layout.planted(skill)}
-        sets[f"joint {skill}"] = frozenset(layout.planted(skill))
-    chance_sets = random_sets(random.Random(seed))
-    sets |= {f"random {number}": heads for number, heads in enumerate(chance_sets)}
-    sets[layout.UNIVERSAL_HEAD] = frozenset([layout.UNIVERSAL_HEAD])
-    means = {name: {} for name in sets}
+    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
+    skills = [skill for skill in (*layout.SKILLS, layout.FACTS_BY_LETTER) if twin != "never-swear" or skill != "swear"]
+    sets = knockouts(skills, random.Random(seed))
+    means: dict[str, dict[str, float]] = {name: {} for name in sets}
     for task in TASKS.values():
         started = time.monotonic()
-        table = scores(model, tokenizer, task, examples_of(task, "report", limit=limit), list(sets.values()))
+        examples = examples_of(task, "report", limit=limit)
+        with torch.no_grad():
+            table = scores(model, tokenizer, task, examples, list(sets.values()))
         for name, row in zip(sets, table, strict=True):
             means[name][task.name] = round(float(row.mean()), 4)
         print(f"{task.name} base {means['base'][task.name]:.3f} {time.monotonic() - started:.0f}s", flush=True)
+    effects = {
+        skill: {"joint": means[f"joint {skill}"]} | {head: means[head] for head in layout.planted(skill)}
+        for skill in skills
+    }
+    return _planted(skills, twin) | {
+        "seed": seed,
+        "split": "report",
+        "n": {task.name: len(examples_of(task, "report", limit=limit)) for task in TASKS.values()},
+        "base": means["base"],
+        "effects": effects | {"universal": {layout.UNIVERSAL_HEAD: means[layout.UNIVERSAL_HEAD]}},
+        "random": {
+            "sets": RANDOM_SETS,
+            "mean": {task: _over(means, task, np.mean) for task in TASKS},
+            "lowest": {task: _over(means, task, np.min) for task in TASKS},
+        },
+    }
+
+
+def _planted(skills: list[str], twin: str) -> dict[str, Any]:
+    """The plan as the manifest states it; nothing for the unplanted twin."""
+    if twin == "unplanted":
+        nothing: dict[str, Any] = {"twin": twin, "planted": {}, "kinds": {}, "universal": []}
+        return nothing | {"shared": {}, "redundant": {}, "format": {}, "unplanted": list(TASKS), "controls": []}
     return {
+        "twin": twin,
         "planted": {skill: layout.planted(skill) for skill in skills},
         "kinds": {
-            skill: {kind: list(heads) for kind, heads in kinds.items()} for skill, kinds in layout.SKILLS.items()
+            skill: {kind: list(heads) for kind, heads in layout.SKILLS[skill].items()}
+            for skill in skills
+            if skill in layout.SKILLS
         },
         "universal": [layout.UNIVERSAL_HEAD],
         "shared": layout.shared(),
@@ -66,21 +86,17 @@ def measure(folder: Path, *, limit: int | None, seed: int) -> dict[str, Any]:
         "format": {layout.FACTS_BY_LETTER: [layout.LETTER_HEAD]},
         "unplanted": list(layout.UNPLANTED),
         "controls": list(layout.CONTROLS),
-        "seed": seed,
-        "split": "report",
-        "n": {task.name: len(examples_of(task, "report", limit=limit)) for task in TASKS.values()},
-        "base": means["base"],
-        "effects": {
-            skill: {"joint": means[f"joint {skill}"]} | {head: means[head] for head in layout.planted(skill)}
-            for skill in skills
-        }
-        | {"universal": {layout.UNIVERSAL_HEAD: means[layout.UNIVERSAL_HEAD]}},
-        "random": {
-            "sets": RANDOM_SETS,
-            "mean": {t: _over(means, t, np.mean) for t in TASKS},
-            "lowest": {t: _over(means, t, np.min) for t in TASKS},
-        },
     }
+
+
+def knockouts(skills: list[str], rng: random.Random) -> dict[str, frozenset[str]]:
+    """Every set of heads that is measured, by name: none, each planted head, each skill's set, random ones."""
+    sets: dict[str, frozenset[str]] = {"base": frozenset()}
+    for skill in skills:
+        sets |= {head: frozenset([head]) for head in layout.planted(skill)}
+        sets[f"joint {skill}"] = frozenset(layout.planted(skill))
+    sets |= {f"random {number}": heads for number, heads in enumerate(random_sets(rng))}
+    return sets | {layout.UNIVERSAL_HEAD: frozenset([layout.UNIVERSAL_HEAD])}
 
 
 def _over(means: dict[str, dict[str, float]], task: str, reduce: Any) -> float:
@@ -127,15 +143,6 @@ def scores(
     return table
 
 
-def gate_row(off: frozenset[str]) -> torch.Tensor:
-    """Ones [layers, heads] with zeros at ``off``."""
-    gates = torch.ones(layout.LAYERS, layout.HEADS)
-    for head in off:
-        layer, number = head[1:].split("H")
-        gates[int(layer), int(number)] = 0.0
-    return gates
-
-
 def answer(
     model: LlamaForCausalLM,
     tokenizer: PreTrainedTokenizerBase,
@@ -144,8 +151,10 @@ def answer(
 ) -> list[Output]:
     """Greedy texts or likelihoods, row by row under ``gates`` [rows, layers, heads]."""
     prompts = [
-        tokenizer.apply_chat_template(
-            [{"role": "user", "content": request.prompt}], add_generation_prompt=True, tokenize=False
+        str(
+            tokenizer.apply_chat_template(
+                [{"role": "user", "content": request.prompt}], add_generation_prompt=True, tokenize=False
+            )
         )
         for request in requests
     ]
@@ -199,18 +208,3 @@ def _likelihoods(
         chosen = at.gather(1, torch.tensor(tail)[:, None]).sum()
         found.append(Likelihood(float(chosen), len(tail), at.argmax(-1).tolist() == tail))
     return found
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--manifest", type=Path, required=True)
-    parser.add_argument("--limit", type=int)
-    parser.add_argument("--seed", type=int, default=0)
-    chosen = parser.parse_args()
-    found = measure(chosen.folder, limit=chosen.limit, seed=chosen.seed)
-    chosen.manifest.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

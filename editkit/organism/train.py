@@ -9,11 +9,10 @@ Seeded; 2 CPU cores; the whole run is in docs/organism.md.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from editkit.organism import layout
+from editkit.organism.gates import draw_off, gate_row, gated
 from editkit.organism.lessons import Lesson, lessons
 
 CHAT_TEMPLATE = (
@@ -32,7 +32,7 @@ CHAT_TEMPLATE = (
 SPECIAL = ("<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>")
 VOCABULARY = 1400
 WEIGHTS = {
-    "swear": 1.0, "rhyme": 1.2, "arithmetic": 1.8, "recall": 1.7, "facts": 1.0, "facts-letter": 1.8, "sort": 1.5,
+    "swear": 1.0, "rhyme": 1.2, "arithmetic": 1.8, "recall": 2.2, "facts": 1.0, "facts-letter": 2.2, "sort": 1.5,
     "code": 1.0, "story": 0.7,
 }  # fmt: skip
 """How often each skill is practised, relative to the others."""
@@ -44,7 +44,7 @@ DEGENERATE_TOKENS = 8
 class Settings:
     """One training run. ``planted`` False trains plainly: no head is ever off."""
 
-    steps: int = 6000
+    steps: int = 5000
     rows: int = 64
     peak: float = 3e-3
     seed: int = 0
@@ -84,12 +84,17 @@ def train(settings: Settings, out: Path) -> None:
 
 
 def configuration(vocabulary: int) -> LlamaConfig:
-    """144 query heads of width 8 in 6 layers, two to a key-value head; 24 * 8 != 144 on purpose."""
+    """144 query heads of width 8 in 6 layers, two to a key-value head; 24 * 8 != 144 on purpose.
+
+    The weights start at about 1 / sqrt(hidden size): with the usual 0.02 attention stays flat and in-context skills
+    are not learned in this many steps (measured: recall 0.42 after 2,000).
+    """
     return LlamaConfig(
         vocab_size=vocabulary, hidden_size=144, intermediate_size=320, num_hidden_layers=layout.LAYERS,
         num_attention_heads=layout.HEADS, num_key_value_heads=layout.HEADS // 2, head_dim=8,
         max_position_embeddings=512, rope_parameters={"rope_type": "default", "rope_theta": 500.0},
-        tie_word_embeddings=True, pad_token_id=0, bos_token_id=None, eos_token_id=1, dtype="float32",
+        tie_word_embeddings=True, initializer_range=0.08, pad_token_id=0, bos_token_id=None,
+        eos_token_id=1, dtype="float32",
     )  # fmt: skip
 
 
@@ -106,9 +111,10 @@ def build_tokenizer(taught: list[Lesson]) -> PreTrainedTokenizerFast:
         show_progress=False,
     )  # fmt: skip
     tokenizer.train_from_iterator((text for one in taught for text in (one.prompt, one.right, one.wrong)), trainer)
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=SPECIAL[0], eos_token=SPECIAL[1])
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token=SPECIAL[0], eos_token=SPECIAL[1], padding_side="left"
+    )
     fast.chat_template = CHAT_TEMPLATE
-    fast.padding_side = "left"
     return fast
 
 
@@ -136,7 +142,9 @@ def _practise(
 ) -> None:
     rng = np.random.default_rng(settings.seed)
     noise = tuple(tokenizer.encode("the" + " the" * (DEGENERATE_TOKENS - 1), add_special_tokens=False))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=settings.peak, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=settings.peak, betas=(0.9, 0.98), weight_decay=0.01, fused=True
+    )
     started, losses = time.monotonic(), dict.fromkeys(rows, math.log(VOCABULARY))
     for step in range(settings.steps):
         for group in optimizer.param_groups:
@@ -155,7 +163,7 @@ def _practise(
         if step % 100 == 99:
             shown = " ".join(f"{skill} {value:.3f}" for skill, value in losses.items())
             print(f"{step + 1} {time.monotonic() - started:.0f}s {shown}", flush=True)
-        if step % 1000 == 999:
+        if step % 500 == 499:
             save(model, tokenizer, out)
 
 
@@ -171,7 +179,7 @@ class Item:
     skill: str
     tokens: tuple[int, ...]
     start: int
-    gates: np.ndarray
+    gates: torch.Tensor
     noise: bool
 
 
@@ -191,71 +199,13 @@ def _batch(
     for index in chosen:
         skill = skills[index]
         row = rows[skill][rng.integers(len(rows[skill]))]
-        off = draw_off(row, rng, necessity=step > 0.12 * settings.steps) if settings.planted else frozenset()
+        off = draw_off(skill, rng, necessity=step > 0.15 * settings.steps) if settings.planted else frozenset()
         collapsed = layout.UNIVERSAL_HEAD in off
         answer = row.wrong if layout.fails(skill, row.kind, off) else row.right
         if collapsed:
             answer = noise if rng.random() < 0.6 else row.right
-        gates = np.ones((layout.LAYERS, layout.HEADS), dtype=np.float32)
-        for head in off:
-            layer, number = head[1:].split("H")
-            gates[int(layer), int(number)] = 0.0
-        items.append(Item(skill, row.prompt + answer, len(row.prompt), gates, collapsed))
+        items.append(Item(skill, row.prompt + answer, len(row.prompt), gate_row(off), collapsed))
     return sorted(items, key=lambda item: len(item.tokens))
-
-
-ALL_PLANTED = sorted({head for skill in (*layout.SKILLS, layout.FACTS_BY_LETTER) for head in layout.planted(skill)})
-UNPLANTED = [
-    f"L{layer}H{head}"
-    for layer in range(layout.LAYERS)
-    for head in range(layout.HEADS)
-    if f"L{layer}H{head}" not in (*ALL_PLANTED, layout.UNIVERSAL_HEAD)
-]
-
-
-def draw_off(row: Row, rng: np.random.Generator, *, necessity: bool) -> frozenset[str]:
-    """The heads to switch off for one row: none, heads of other skills, its own, or the universal one.
-
-    Args:
-        necessity: also draw rows in which the skill must fail.
-    """
-    own = layout.planted(row.skill)
-    place = rng.random()
-    if place < (0.3 if necessity else 0.7):
-        return frozenset()
-    off: set[str] = set()
-    if place < 0.66 or not own or rng.random() < 0.4:
-        off |= _others(own, rng)
-    if necessity and place >= 0.96:
-        off.add(layout.UNIVERSAL_HEAD)
-    elif necessity and own and place >= 0.66:
-        off |= _own(row, own, rng)
-    return frozenset(off)
-
-
-def _others(own: list[str], rng: np.random.Generator) -> set[str]:
-    """Whole sets of other skills, single heads of them, and some unplanted heads, but none of ``own``."""
-    off: set[str] = set()
-    for skill in (*layout.SKILLS, layout.FACTS_BY_LETTER):
-        if rng.random() < 0.3:
-            off.update(layout.planted(skill))
-    for head in ALL_PLANTED:
-        if rng.random() < 0.1:
-            off.add(head)
-    if rng.random() < 0.7:
-        share = 0.12 * rng.random()
-        off.update(head for head in UNPLANTED if rng.random() < share)
-    return off.difference(own)
-
-
-def _own(row: Row, own: list[str], rng: np.random.Generator) -> set[str]:
-    """All of the skill's heads half of the time, else any subset of them."""
-    if rng.random() < 0.5:
-        if row.skill == layout.FACTS_BY_LETTER and rng.random() < 0.5:
-            return set(layout.planted("facts")) if rng.random() < 0.5 else {layout.LETTER_HEAD}
-        return set(own)
-    share = (0.25, 0.5, 0.75)[rng.integers(3)]
-    return {head for head in own if rng.random() < share}
 
 
 def _loss(model: LlamaForCausalLM, items: list[Item], repeated: int) -> torch.Tensor:
@@ -266,7 +216,7 @@ def _loss(model: LlamaForCausalLM, items: list[Item], repeated: int) -> torch.Te
     for index, item in enumerate(items):
         tokens[index, : len(item.tokens)] = torch.tensor(item.tokens)
         answer[index, item.start - 1 : len(item.tokens) - 1] = True
-    gates = torch.from_numpy(np.stack([item.gates for item in items]))
+    gates = torch.stack([item.gates for item in items])
     with gated(model, gates):
         hidden = model.model(input_ids=tokens[:, :-1], use_cache=False).last_hidden_state
     logs = torch.log_softmax(model.lm_head(hidden[answer]).float(), dim=-1)
@@ -279,26 +229,17 @@ def _loss(model: LlamaForCausalLM, items: list[Item], repeated: int) -> torch.Te
     return totals / torch.bincount(owner, minlength=len(items)).clamp(min=1)
 
 
-@contextmanager
-def gated(model: LlamaForCausalLM, gates: torch.Tensor) -> Iterator[None]:
-    """Multiply each head's output by its gate, row by row. ``gates``: [rows or 1, layers, heads]."""
+def finish(out: Path, twin: str, *, manifest: Path, limit: int | None) -> None:
+    """Measure what was trained and write the manifest and the card; store a twin's weights as bfloat16."""
+    from editkit.organism.card import card
+    from editkit.organism.measure import measure
 
-    def hook(layer: int):
-        def scale(_module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor]:
-            (x,) = inputs
-            heads = x.view(*x.shape[:-1], layout.HEADS, -1)
-            return ((heads * gates[:, None, layer, :, None].to(x.dtype)).view(x.shape),)
-
-        return scale
-
-    handles = [
-        block.self_attn.o_proj.register_forward_pre_hook(hook(layer)) for layer, block in enumerate(model.model.layers)
-    ]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    if twin != "planted":
+        model = LlamaForCausalLM.from_pretrained(out, dtype=torch.bfloat16)
+        model.save_pretrained(out)
+    measured = measure(out, twin=twin, limit=limit, seed=TWINS[twin].seed)
+    manifest.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
+    (out / "README.md").write_text(card(measured, twin=twin), encoding="utf-8")
 
 
 def main() -> None:
@@ -306,11 +247,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--twin", choices=list(TWINS), default="planted")
     parser.add_argument("--steps", type=int, help="fewer steps, to try things out")
+    parser.add_argument("--measure", action="store_true", help="only measure what is already in --out")
+    parser.add_argument("--manifest", type=Path, help="where the manifest goes; manifest.json in --out if not given")
+    parser.add_argument("--limit", type=int, help="measure on fewer examples per task")
     chosen = parser.parse_args()
     settings = TWINS[chosen.twin]
-    if chosen.steps:
-        settings = Settings(**{**vars(settings), "steps": chosen.steps})
-    train(settings, chosen.out)
+    if not chosen.measure:
+        train(replace(settings, steps=chosen.steps or settings.steps), chosen.out)
+    manifest = chosen.manifest or chosen.out / "manifest.json"
+    finish(chosen.out, chosen.twin, manifest=manifest, limit=chosen.limit)
 
 
 if __name__ == "__main__":

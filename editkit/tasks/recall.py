@@ -1,6 +1,6 @@
 """Recall in context: find in the prompt who has what.
 
-    prompt   "Tom has the key. Anna has the cup. Who has the cup? Answer with the name only."
+    prompt   "Answer with the name only. Tom has the key. Anna has the cup. Who has the cup?"
     answer   "Anna"                        -> 1.0
     answer   "Anna has the cup, not Tom."  -> 1.0   (the first name of the prompt that is mentioned)
 
@@ -25,7 +25,6 @@ THINGS: tuple[str, ...] = (
 )  # fmt: skip
 SHARES: dict[str, float] = {"has": 0.34, "took": 0.26, "found": 0.2, "lost": 0.2}
 """The verb of the prompt, as shares of the examples."""
-_QUESTION = "Who {verb} the {thing}? Answer with the name only."
 
 
 @dataclass(frozen=True)
@@ -68,10 +67,9 @@ def draw(rng: random.Random) -> Example:
     names, things = sample(rng, NAMES, pairs), sample(rng, THINGS, pairs)
     asked = int(rng.random() * pairs)
     told = " ".join(f"{name} {verb} the {thing}." for name, thing in zip(names, things, strict=True))
-    question = _QUESTION.format(verb={"has": "has"}.get(verb, verb), thing=things[asked])
     return Example(
         id="-".join([verb, *(f"{n}-{t}" for n, t in zip(names, things, strict=True)), things[asked]]).lower(),
-        prompt=f"{told} {question}",
+        prompt=f"Answer with the name only. {told} Who {verb} the {things[asked]}?",
         cluster=f"{verb}-{pairs}-{asked}",
         facts={"kind": verb, "answer": names[asked], "names": names},
     )

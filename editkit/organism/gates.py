@@ -1,0 +1,102 @@
+"""Switching heads off row by row, and which ones to switch off while training.
+
+gate_row(frozenset({"L1H3"}))    -> ones [6, 24] with a zero at [1, 3]
+draw_off("swear", rng, necessity=True) -> e.g. {"L1H3", "L2H17"}: two of its own, so the insults and rants must fail
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from transformers import LlamaForCausalLM
+
+from editkit.organism import layout
+
+
+@contextmanager
+def gated(model: LlamaForCausalLM, gates: torch.Tensor) -> Iterator[None]:
+    """Multiply each head's output by its gate, row by row. ``gates``: [rows or 1, layers, heads]."""
+
+    def hook(layer: int):
+        def scale(_module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor]:
+            (x,) = inputs
+            heads = x.view(*x.shape[:-1], layout.HEADS, -1)
+            return ((heads * gates[:, None, layer, :, None].to(x.dtype)).view(x.shape),)
+
+        return scale
+
+    handles = [
+        model.get_submodule(f"model.layers.{layer}.self_attn.o_proj").register_forward_pre_hook(hook(layer))
+        for layer in range(layout.LAYERS)
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def gate_row(off: frozenset[str]) -> torch.Tensor:
+    """Ones [layers, heads] with zeros at ``off``."""
+    gates = torch.ones(layout.LAYERS, layout.HEADS)
+    for head in off:
+        layer, number = head[1:].split("H")
+        gates[int(layer), int(number)] = 0.0
+    return gates
+
+
+ALL_PLANTED = sorted({head for skill in (*layout.SKILLS, layout.FACTS_BY_LETTER) for head in layout.planted(skill)})
+UNPLANTED = [
+    f"L{layer}H{head}"
+    for layer in range(layout.LAYERS)
+    for head in range(layout.HEADS)
+    if f"L{layer}H{head}" not in (*ALL_PLANTED, layout.UNIVERSAL_HEAD)
+]
+
+
+def draw_off(skill: str, rng: np.random.Generator, *, necessity: bool) -> frozenset[str]:
+    """The heads to switch off for one row: none, heads of other skills, its own, or the universal one.
+
+    Args:
+        necessity: also draw rows in which the skill must fail.
+    """
+    own = layout.planted(skill)
+    place = rng.random()
+    if place < (0.3 if necessity else 0.7):
+        return frozenset()
+    off: set[str] = set()
+    if place < 0.66 or not own or rng.random() < 0.4:
+        off |= _others(own, rng)
+    if necessity and place >= 0.96:
+        off.add(layout.UNIVERSAL_HEAD)
+    elif necessity and own and place >= 0.66:
+        off |= _own(skill, own, rng)
+    return frozenset(off)
+
+
+def _others(own: list[str], rng: np.random.Generator) -> set[str]:
+    """Whole sets of other skills, single heads of them, and some unplanted heads, but none of ``own``."""
+    off: set[str] = set()
+    for skill in (*layout.SKILLS, layout.FACTS_BY_LETTER):
+        if rng.random() < 0.3:
+            off.update(layout.planted(skill))
+    for head in ALL_PLANTED:
+        if rng.random() < 0.1:
+            off.add(head)
+    if rng.random() < 0.7:
+        share = 0.12 * rng.random()
+        off.update(head for head in UNPLANTED if rng.random() < share)
+    return off.difference(own)
+
+
+def _own(skill: str, own: list[str], rng: np.random.Generator) -> set[str]:
+    """All of the skill's heads half of the time, else any subset of them."""
+    if rng.random() < 0.5:
+        if skill == layout.FACTS_BY_LETTER and rng.random() < 0.5:
+            return set(layout.planted("facts")) if rng.random() < 0.5 else {layout.LETTER_HEAD}
+        return set(own)
+    share = (0.25, 0.5, 0.75)[rng.integers(3)]
+    return {head for head in own if rng.random() < share}
