@@ -26,6 +26,7 @@ from editkit.errors import EditkitError
 from editkit.localization import Measure
 from editkit.localizers.evidence import uncorrected
 from editkit.localizers.search import Search
+from editkit.units import Unit
 
 TASKS = 4
 """Below this many tasks "many unrelated tasks" cannot be told from "two of them"."""
@@ -59,6 +60,20 @@ class Universals:
     format_heads: np.ndarray
     evaluations: float
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self, heads: Sequence[Unit]) -> dict[str, Any]:
+        """The JSON form; ``heads`` names the columns: ``architecture.heads``."""
+        rows = zip(self.columns, self.p, self.modes, self.drops, strict=True)
+        return {
+            "universal": [
+                {"unit": str(heads[int(column)]), "p": float(p), "fails_by": mode}
+                | {"drops": {task: float(drop) for task, drop in zip(self.tasks, drops, strict=True)}}
+                for column, p, mode, drops in rows
+            ],
+            "format_heads": [str(heads[int(column)]) for column in self.format_heads],
+            "evaluations": float(self.evaluations),
+            "diagnostics": dict(self.diagnostics),
+        }
 
 
 def universal(

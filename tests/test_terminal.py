@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from editkit.architecture import Architecture, Site, Unreachable
+from editkit.comparison import Standing, Standings
+from editkit.evaluation import Interval
+from editkit.inspection import Format, Inspection
 from editkit.render import terminal, wording
 from editkit.render.stages import stages
+from editkit.units import Head
+from editkit.universal import Universals
 from tests.evidence import Evidence, evidence
 
 ROOT = Path(__file__).parent.parent
@@ -82,10 +89,36 @@ def test_inspect_joins_equal_layers_and_gives_reasons():
         return Site("head", layer, module + ".weight", module, (64, 16 * units), 1, units, 16, 2)
 
     sites = (site(0, 8), site(1, 8), site(3, 8), site(4, 4))
-    text = shown(terminal.inspection("tiny", Architecture("llama", 5, sites, (Unreachable((2,), "linear attention"),))))
+    architecture = Architecture(
+        "llama", 7, sites, (Unreachable((2,), "linear attention"), Unreachable((5, 6), "ssm"))
+    )
+    found = Inspection("tiny", None, architecture, {"F32": 1000}, 1, None, (Format("lora", False, "packed weights"),))
+    text = shown(terminal.inspection(found))
     rows = [line.split("  ")[0].strip() for line in text.splitlines() if "self_attn" in line]
     assert rows == ["0 to 1", "3", "4"]
-    assert "28 heads in 4 of 5 layers" in text and "linear attention" in text
+    assert "28 heads in 4 of 7 layers" in text
+    assert "layers 2: linear attention; layers 5, 6: ssm" in text and "no: packed weights" in text
+
+
+def test_scores_of_one_model_are_shown_with_their_intervals():
+    found = Standings("org/model", (Standing("swear", 150, 0.0, Interval(0.99, 0.95, 1.0), 0.01),))
+    line = next(line for line in shown(terminal.standings(found)).splitlines() if "swear" in line)
+    assert line.split() == ["swear", "150", "99.0", "95.0", "to", "100.0", "0.0", "1.0"]
+
+
+def test_universal_heads_are_named_with_what_they_break():
+    heads = [Head(layer, index) for layer in range(2) for index in range(4)]
+    drops = np.array([[0.5, 0.25], [0.3, 0.2]])
+    found = Universals(
+        np.array([5, 2]), np.array([0.001, 0.01]), drops, ("rhyme", "code"), ("repeats", None), np.array([7]), 13.0
+    )
+    wide, narrow = shown(terminal.universal(found, heads), 100), shown(terminal.universal(found, heads), 40)
+    rows = [line.split() for line in wide.splitlines() if line.split()[:1] in (["L1H1"], ["L0H2"])]
+    assert rows == [["L1H1", "0.001", "repeats", "−0.50", "−0.25"], ["L0H2", "0.010", "–", "−0.30", "−0.20"]]
+    assert "L1H3" in wide and "rhyme" not in narrow and "L1H1" in narrow
+    assert json.loads(json.dumps(found.to_dict(heads)))["universal"][0]["drops"] == {"rhyme": 0.5, "code": 0.25}
+    none = replace(found, columns=np.zeros(0, int), p=np.zeros(0), drops=np.zeros((0, 2)), modes=())
+    assert "No universal heads" in shown(terminal.universal(none, heads))
 
 
 @pytest.mark.parametrize("width", [40, 120])

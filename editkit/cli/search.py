@@ -129,7 +129,8 @@ def universal(as_json: bool, **options: Any) -> None:
         note(BUNDLED)
     model = _load(options)
     found = api.universal(model, stages=terminal.stages(), **options)
-    print_json(found) if as_json else terminal.show(terminal.universal(found))
+    heads = model.architecture.heads
+    print_json(found.to_dict(heads)) if as_json else terminal.show(terminal.universal(found, heads))
 
 
 def _load(options: dict[str, Any]) -> Any:

@@ -19,14 +19,13 @@ from rich.table import Column
 from rich.text import Text
 
 from editkit.progress import Advance, Stages
+from editkit.render import streams
 from editkit.render.inert import clean
 
 
 def stages(console: Console | None = None) -> Stages:
     """The way work tells people that it advances; stages may be nested, and each leaves one line."""
-    from editkit.render.terminal import console as on
-
-    place = console or on(sys.stderr)
+    place = console or streams.console(sys.stderr)
     return _bars(place) if place.is_terminal else _lines(place)
 
 

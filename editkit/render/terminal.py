@@ -9,13 +9,10 @@ Names, prompts and answers are data: they are cleaned and shown as ``Text``, nev
 
 from __future__ import annotations
 
-import codecs
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -23,7 +20,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from editkit.architecture import Architecture
 from editkit.evaluation import EvalReport, Row
 from editkit.localization import Effect, Localization
 from editkit.render import wording
@@ -31,11 +27,15 @@ from editkit.render.differing import Pieces, differing
 from editkit.render.headmap import is_certain
 from editkit.render.inert import clean
 from editkit.render.stages import stages
-from editkit.units import Unit
+from editkit.render.streams import console, show
+from editkit.units import Head, Unit
 from editkit.units import show as names
 
 if TYPE_CHECKING:
+    from editkit.comparison import Standings
+    from editkit.inspection import Inspection
     from editkit.outcome import Outcome
+    from editkit.universal import Universals
 
 __all__ = [
     "comparison",
@@ -47,30 +47,13 @@ __all__ = [
     "removal",
     "show",
     "stages",
+    "standings",
     "universal",
 ]
 
-PIPED_WIDTH = 160
-"""Columns when the output is no terminal and nobody said how wide it is: enough that no table is cut."""
-
 RANKED = 20
-NEAREST = {"−": "-", "–": "-", "→": "->", "…": "...", "✓": "+", "✗": "x", "█": "#", "’": "'"}
 STYLES = {"target": "bold", "holds": "green", "uncertain": "yellow", "degraded": "bold red"}
 GROUPS = {"target": "to remove", "holds": "kept", "uncertain": "not certain", "degraded": "degraded"}
-
-
-def show(result: RenderableType) -> None:
-    """Print a result to stdout."""
-    console(sys.stdout).print(result)
-
-
-def console(stream: IO[str]) -> Console:
-    """A console on ``stream`` that honours NO_COLOR and COLUMNS, and never fails on a character it cannot write."""
-    if hasattr(stream, "reconfigure"):
-        codecs.register_error("editkit", _nearest)
-        stream.reconfigure(errors="editkit")  # type: ignore[attr-defined]
-    piped = not stream.isatty() and "COLUMNS" not in os.environ
-    return Console(file=stream, width=PIPED_WIDTH if piped else None, highlight=False, emoji=False)
 
 
 def removal(outcome: Outcome) -> RenderableType:
@@ -170,19 +153,46 @@ def localization(found: Localization, *, limit: int = RANKED) -> RenderableType:
     return Group(Text(), heading, Text(), _Fitting(build), Text(), pairs(facts), Text())
 
 
-def universal(effects: Sequence[Effect]) -> RenderableType:
-    """Universal heads, strongest first."""
-    if not effects:
-        return Text("No universal heads were found.")
-    table = _table("head", "#effect", "#95 % interval", "#p (corrected)")
-    for effect in effects:
-        cells = (str(effect.unit), wording.points(effect.effect), wording.between(effect.low, effect.high))
-        table.add_row(*cells, wording.probability(effect.p))
-    return table
+def standings(found: Standings) -> RenderableType:
+    """What one model can do, task by task."""
+    table = _table("task", "#n", "#score", "#95 % interval", "#chance", "#collapse")
+    for row in found.rows:
+        bounds = f"{wording.percent(row.score.low)} to {wording.percent(row.score.high)}"
+        cells = [str(row.n), wording.percent(row.score.mean), bounds]
+        table.add_row(
+            Text(clean(row.task, limit=40)), *cells, wording.percent(row.chance), wording.percent(row.collapse)
+        )
+    table.caption, table.caption_justify = Text(" in %", "dim"), "left"
+    return Group(Text(), Text(clean(found.model), "bold"), Text(), table, Text())
 
 
-def inspection(name: str, architecture: Architecture) -> RenderableType:
-    """Layers with equal shapes share a line; what is out of reach is said with its reason."""
+def universal(found: Universals, heads: Sequence[Head]) -> RenderableType:
+    """Universal heads with what each breaks. ``heads`` names the columns: ``architecture.heads``."""
+    if not len(found.columns):
+        reason = found.diagnostics.get("untested")
+        return Text(f"No universal heads were found.{f' {clean(str(reason), limit=300)}' if reason else ''}")
+
+    def build(width: int) -> Table:
+        shown = found.tasks if width >= 34 + sum(len(task) + 3 for task in found.tasks) else ()
+        table = _table("head", "#p", "fails by", *(f"#{clean(task, limit=20)}" for task in shown))
+        for column, p, mode, drops in zip(found.columns, found.p, found.modes, found.drops, strict=True):
+            cells = [str(heads[int(column)]), wording.probability(float(p)), clean(mode or wording.UNKNOWN)]
+            table.add_row(
+                *map(Text, cells), *(f"{-float(drop):+.2f}".replace("-", "−") for drop in drops[: len(shown)])
+            )
+        if shown:
+            table.caption, table.caption_justify = Text(" change of each task's score without the head", "dim"), "left"
+        return table
+
+    facts = {"cost": f"{wording.count(found.evaluations)} passes"}
+    if len(found.format_heads):
+        facts["format heads"] = _units([heads[int(column)] for column in found.format_heads])
+    return Group(Text(), _Fitting(build), Text(), pairs(facts), Text())
+
+
+def inspection(found: Inspection) -> RenderableType:
+    """A model from its metadata: layers with equal shapes share a line; what is out of reach, with its reason."""
+    architecture = found.architecture
     table = _table("layers", "#heads", "#width", "#KV groups", "output projection")
     runs: list[list[Any]] = []
     for site in architecture.sites:
@@ -195,10 +205,11 @@ def inspection(name: str, architecture: Architecture) -> RenderableType:
         span = f"{layers[0]}" if len(layers) == 1 else f"{layers[0]} to {layers[-1]}"
         table.add_row(span, str(units), str(width), wording.UNKNOWN if groups is None else str(groups), clean(module))
     total = f"{len(architecture.heads)} heads in {len(architecture.sites)} of {architecture.layers} layers"
-    facts = {"model": clean(name), "type": clean(architecture.model_type), "reachable": total}
-    for part in architecture.unreachable:
-        listed = ", ".join(str(layer) for layer in part.layers)
-        facts[f"out of reach: layers {listed}"] = clean(part.reason)
+    facts = {"model": found.name, "type": architecture.model_type, "reachable": total}
+    if architecture.unreachable:
+        parts = [f"layers {', '.join(map(str, part.layers))}: {part.reason}" for part in architecture.unreachable]
+        facts["out of reach"] = "; ".join(parts)
+    facts |= found.facts()
     return Group(Text(), pairs(facts), Text(), table, Text())
 
 
@@ -227,13 +238,6 @@ def pairs(facts: Mapping[str, Any]) -> RenderableType:
     for name, value in facts.items():
         table.add_row(Text(clean(str(name), limit=80)), Text(clean(str(value), limit=2000)))
     return table
-
-
-def _nearest(error: UnicodeError) -> tuple[str, int]:
-    """What a stream without Unicode shows: a minus sign must not become a question mark."""
-    assert isinstance(error, UnicodeEncodeError), "only writing can fail so"
-    found = error.object[error.start : error.end]
-    return "".join(NEAREST.get(character, "?") for character in found), error.end
 
 
 @dataclass(frozen=True)
