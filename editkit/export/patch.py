@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import shutil
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ import numpy as np
 
 from editkit.export.slices import Runs, zero
 
-CHUNK = 8 << 20
-"""Bytes held at a time. Larger chunks were not faster; memory is a few of these, whatever the file's size."""
+CHUNK = 1 << 20
+"""Bytes held at a time: small enough to stay in a core's cache while it is hashed, written and compared."""
 
 _FICLONE = 0x40049409
 """ioctl of Linux: share the extents of another file until one of them is written to."""
@@ -40,6 +41,9 @@ def copy(base: Path, out: Path, runs: Sequence[Runs] = (), *, known: str | None 
     Args:
         known: the sha256 of ``base`` if it was taken before: then it is not taken again.
     """
+    if known and not runs:
+        shutil.copyfile(base, out)
+        return Digests(known, known)
     before = None if known else hashlib.sha256()
     after = hashlib.sha256() if runs else None
     waiting: list[Future[None]] = []
@@ -98,11 +102,11 @@ def differences(base: Path, out: Path, runs: Sequence[Runs] = (), *, limit: int 
         while len(found) < limit:
             count, same = _fill(first, one), _fill(second, two)
             expected = np.frombuffer(one, np.uint8, count)
-            actual = np.frombuffer(two, np.uint8, same)
             zero(expected, place, runs)
             shared = min(count, same)
-            if not np.array_equal(expected[:shared], actual[:shared]):
-                found.append(place + int(np.flatnonzero(expected[:shared] != actual[:shared])[0]))
+            if one[:shared] != two[:shared]:
+                actual = np.frombuffer(two, np.uint8, shared)
+                found.append(place + int(np.flatnonzero(expected[:shared] != actual)[0]))
             if count != same:
                 found.append(place + shared)
             if count != same or not count:

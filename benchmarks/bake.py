@@ -1,0 +1,190 @@
+"""How long a bake takes beside a plain copy of the same files, and how much memory it needs.
+
+    python benchmarks/bake.py --sizes 0.1 0.5 1 2 --folder /data/scratch > benchmarks/results/bake.md
+
+Each size is a random Llama checkpoint in shards of about 256 MB. In every round the arms run one after the other, each
+in a process of its own, on files that are in memory, with the disk drained in between; ratios are taken round by round.
+The copy is flushed to disk as a bake is: without that, a copy ends while its bytes are still in memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+HIDDEN, HEADS, WIDTH, MLP = 2048, 16, 128, 8192
+LAYER_SHAPES = {
+    **dict.fromkeys(("self_attn.q_proj", "self_attn.o_proj"), (HIDDEN, HIDDEN)),
+    **dict.fromkeys(("self_attn.k_proj", "self_attn.v_proj"), (HIDDEN, HIDDEN)),
+    **dict.fromkeys(("mlp.gate_proj", "mlp.up_proj"), (MLP, HIDDEN)),
+    "mlp.down_proj": (HIDDEN, MLP),
+}
+SHARD = 256 << 20
+
+ARMS = {
+    "copy": "import shutil, os\nos.mkdir(out)\nfor p in sorted(base.iterdir()): shutil.copyfile(p, out / p.name)",
+    "copy, flushed": (
+        "import shutil, os\nos.mkdir(out)\nfor p in sorted(base.iterdir()):\n"
+        "    shutil.copyfile(p, out / p.name)\n    with open(out / p.name, 'rb') as f: os.fsync(f.fileno())"
+    ),
+    "bake": "checkpoint.write(edit, source, out)",
+    "bake --link": "checkpoint.write(edit, source, out, link=True)",
+    "load, zero, save": (
+        "from transformers import AutoModelForCausalLM\n"
+        "model = AutoModelForCausalLM.from_pretrained(base)\n"
+        "model.model.layers[0].self_attn.o_proj.weight.data[:, :128] = 0\n"
+        "model.save_pretrained(out)"
+    ),
+}
+PREPARE = """
+import json, resource, sys, time
+from pathlib import Path
+base, out = Path(sys.argv[1]), Path(sys.argv[2])
+if sys.argv[3].startswith("bake"):
+    from editkit.edit import Base, Edit
+    from editkit.export import checkpoint
+    from editkit.source import Source
+    from editkit.units import Head
+    known = json.loads(sys.argv[4])
+    source = Source(base, Base("benchmark", "sha256:known"), digests=known)
+    edit = Edit(source.base, frozenset({Head(0, 0), Head(0, 5)}))
+began = time.perf_counter()
+"""
+REPORT = """
+print(json.dumps([time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+"""
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--sizes", type=float, nargs="+", default=[0.1, 0.5, 1.0], help="gigabytes")
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    options.add_argument("--largest-load", type=float, default=1.0, help="load, zero, save up to this size")
+    given = options.parse_args()
+    rows = [row for size in given.sizes for row in measure(size, given.rounds, given.folder, given.largest_load)]
+    print(table(rows))
+
+
+def measure(size: float, rounds: int, folder: Path, largest_load: float) -> list[dict[str, object]]:
+    """All arms on one checkpoint; medians over the rounds."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        base = Path(place) / "base"
+        known = generate(base, size)
+        actual = sum(path.stat().st_size for path in base.iterdir()) / 1e9
+        arms = [arm for arm in ARMS if arm != "load, zero, save" or size <= largest_load]
+        taken: dict[str, list[list[float]]] = {arm: [] for arm in arms}
+        for _ in range(rounds):
+            for arm in arms:
+                taken[arm].append(run(arm, base, Path(place) / "out", known))
+        return [row(arm, actual, len(known), taken) for arm in arms]
+
+
+def row(arm: str, size: float, shards: int, taken: dict[str, list[list[float]]]) -> dict[str, object]:
+    ratios = [one[0] / other[0] for one, other in zip(taken[arm], taken["copy, flushed"], strict=True)]
+    return {
+        "GB": f"{size:.2f}",
+        "shards": shards,
+        "arm": arm,
+        "seconds": f"{statistics.median(part[0] for part in taken[arm]):.2f}",
+        "x copy": f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
+        "peak MB": f"{max(part[1] for part in taken[arm]):.0f}",
+    }
+
+
+def run(arm: str, base: Path, out: Path, known: dict[str, str]) -> list[float]:
+    """Seconds and peak megabytes of one arm. The base is read first, so that no arm pays for the disk's reading."""
+    for path in base.iterdir():
+        subprocess.run(["cat", path], stdout=subprocess.DEVNULL, check=True)
+    os.sync()
+    command = [sys.executable, "-c", PREPARE + ARMS[arm] + REPORT, base, out, arm, json.dumps(known)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
+    shutil.rmtree(out)
+    os.sync()
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def generate(directory: Path, size: float) -> dict[str, str]:
+    """A random checkpoint of about ``size`` gigabytes; returns the sha256 of its shards, as resolving it would."""
+    from editkit.files import digest_of
+
+    directory.mkdir()
+    layer = sum(rows * columns * 2 for rows, columns in LAYER_SHAPES.values())
+    layers = max(1, round(size * 1e9 / layer))
+    (directory / "config.json").write_text(json.dumps(config(layers)))
+    per_shard = max(1, SHARD // layer)
+    count = -(-layers // per_shard)
+    weight_map: dict[str, str] = {}
+    rng = np.random.default_rng(0)
+    for number in range(count):
+        shapes = {
+            f"model.layers.{index}.{name}.weight": shape
+            for index in range(number * per_shard, min((number + 1) * per_shard, layers))
+            for name, shape in LAYER_SHAPES.items()
+        }
+        if number == 0:
+            shapes |= {"model.embed_tokens.weight": (64, HIDDEN), "model.norm.weight": (HIDDEN,)}
+        name = f"model-{number + 1:05}-of-{count:05}.safetensors"
+        write_shard(directory / name, shapes, rng)
+        weight_map |= dict.fromkeys(shapes, name)
+    (directory / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    return {name: digest_of(directory / name) for name in sorted(set(weight_map.values()))}
+
+
+def config(layers: int) -> dict[str, object]:
+    return {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "dtype": "bfloat16",
+        "tie_word_embeddings": True,
+        **{"hidden_size": HIDDEN, "num_attention_heads": HEADS, "num_key_value_heads": HEADS, "head_dim": WIDTH},
+        **{"num_hidden_layers": layers, "intermediate_size": MLP, "vocab_size": 64},
+    }
+
+
+def write_shard(path: Path, shapes: dict[str, tuple[int, ...]], rng: np.random.Generator) -> None:
+    header: dict[str, object] = {}
+    place = 0
+    for name, shape in shapes.items():
+        end = place + int(np.prod(shape)) * 2
+        header[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [place, end]}
+        place = end
+    raw = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(len(raw).to_bytes(8, "little") + raw)
+        while place:
+            part = min(place, 8 << 20)
+            file.write(rng.bytes(part))
+            place -= part
+
+
+def table(rows: list[dict[str, object]]) -> str:
+    columns = list(rows[0])
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(str(row[column]) for column in columns) + " |" for row in rows]
+    return f"# Bake beside a plain copy\n\n{machine()}\n\n" + "\n".join(lines)
+
+
+def machine() -> str:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    return (
+        f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores ({platform.machine()}), {memory:.0f} GB of memory, "
+        f"{platform.system()} {platform.release().split('-')[0]}, Python {platform.python_version()}. "
+        "Load average at the end: " + f"{os.getloadavg()[1]:.1f} (over five minutes). "
+        "`x copy` is the ratio to the flushed copy of the same round: median (smallest to largest)."
+    )
+
+
+if __name__ == "__main__":
+    main()
