@@ -251,3 +251,16 @@ def test_correction_for_more_heads_never_lowers_p() -> None:
 def test_no_candidates_is_an_error() -> None:
     with pytest.raises(EditkitError, match="at least one candidate"):
         run(LOCALIZERS["one-shot"], additive(), columns=np.array([], dtype=int))
+
+
+def test_answers_reorder_what_likelihoods_rank_wrongly() -> None:
+    """Likelihoods put 33 a little before 5, answers 5 far before 33: 5 comes first; effects stay the likelihoods'."""
+    likelihoods, answers = np.zeros(UNITS), np.zeros(UNITS)
+    likelihoods[[5, 33]], answers[[5, 33]] = (0.5, 0.55), (1.5, 0.4)
+    ranked = run(auto, Planted(likelihoods))
+    world, second = Planted(likelihoods), Planted(answers, binary=True)
+    confirmed = run(partial(auto, confirm=second), world)
+    assert ranked.columns[:2].tolist() == [33, 5] and confirmed.columns[:2].tolist() == [5, 33]
+    assert confirmed.effect[0] == ranked.effect[1] and confirmed.evaluations == pytest.approx(
+        world.spent + second.spent
+    )
