@@ -89,9 +89,7 @@ def test_inspect_joins_equal_layers_and_gives_reasons():
         return Site("head", layer, module + ".weight", module, (64, 16 * units), 1, units, 16, 2)
 
     sites = (site(0, 8), site(1, 8), site(3, 8), site(4, 4))
-    architecture = Architecture(
-        "llama", 7, sites, (Unreachable((2,), "linear attention"), Unreachable((5, 6), "ssm"))
-    )
+    architecture = Architecture("llama", 7, sites, (Unreachable((2,), "linear attention"), Unreachable((5, 6), "ssm")))
     found = Inspection("tiny", None, architecture, {"F32": 1000}, 1, None, (Format("lora", False, "packed weights"),))
     text = shown(terminal.inspection(found))
     rows = [line.split("  ")[0].strip() for line in text.splitlines() if "self_attn" in line]

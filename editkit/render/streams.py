@@ -1,6 +1,6 @@
 """Where results and notes go, and what a stream can carry.
 
-    console(sys.stdout).print(table)      a pipe gets the whole table, a stream without Unicode "-" for a minus sign
+console(sys.stdout).print(table)      a pipe gets the whole table, a stream without Unicode "-" for a minus sign
 """
 
 from __future__ import annotations
