@@ -76,7 +76,7 @@ def auto(
 
 def usual_budget(candidates: int) -> float:
     """A bit over a quarter of one-shot search; just under half where heads are few, as the last stages have a price."""
-    return max(0.27 * candidates, min(0.45 * candidates, 60.0))
+    return max(0.27 * candidates, min(0.45 * candidates, 90.0))
 
 
 @dataclass(frozen=True)
