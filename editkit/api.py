@@ -21,7 +21,7 @@ from editkit.export import EXPORTS
 from editkit.export.checkpoint import Written
 from editkit.loading import load, load_source
 from editkit.localization import Localization
-from editkit.locate import capability, control_measures, universal_heads
+from editkit.locate import Capability, capability, control_measures, universal_heads
 from editkit.locate import localize as locate
 from editkit.model import LanguageModel
 from editkit.outcome import Outcome
@@ -31,7 +31,9 @@ from editkit.remove import Run
 from editkit.remove import remove_capability as remove
 from editkit.source import Source, resolve
 from editkit.store import opened
+from editkit.task import Task
 from editkit.tasks import TASKS
+from editkit.tasks.find import find
 from editkit.units import Unit, parse_all
 from editkit.universal import Universals
 from editkit.work import work_for
@@ -44,6 +46,7 @@ def localize(
     method: str | None = None,
     seed: int = 0,
     work: Path | None = None,
+    allow_code: bool = False,
     stages: Stages = silent,
 ) -> Localization:
     """Rank the heads that a capability hangs on.
@@ -52,11 +55,12 @@ def localize(
         name: a built-in recipe, the path of a recipe file, or a recipe.
         method: ``auto``, ``halving``, ``css``, ``csb``, ``greedy`` or ``one-shot``; the recipe's own if None.
         work: where measurements are kept; the user's cache if None. What is there is not measured again.
+        allow_code: let Python scorers run here, and code that the model writes run in a sandbox.
 
     Raises:
         EditkitError: an unknown recipe, or a model that does not show the capability.
     """
-    wanted = capability(_recipe(name))
+    wanted = _capability(name, allow_code)
     with opened(work_for(model.source.base, wanted.recipe.capability, seed, work).store) as store:
         return locate(model, wanted, store, method=method, seed=seed, stages=stages)
 
@@ -132,6 +136,7 @@ def evaluate(
     device: str = "auto",
     dtype: str = "auto",
     work: Path | None = None,
+    allow_code: bool = False,
     stages: Stages = silent,
 ) -> EvalReport:
     """Compare a model with its base: the same examples of the ``report`` split, paired, with intervals.
@@ -144,7 +149,8 @@ def evaluate(
     from editkit.comparison import compared
 
     edited, unedited = _model(model, device, dtype), _model(base, device, dtype)
-    return compared(edited, unedited, tasks=tasks, limit=limit, seed=seed, work=work, stages=stages)
+    found = _tasks(tasks, allow_code)
+    return compared(edited, unedited, tasks=found, limit=limit, seed=seed, work=work, stages=stages)
 
 
 def remove_capability(
@@ -159,6 +165,7 @@ def remove_capability(
     device: str = "auto",
     dtype: str = "auto",
     trust_remote_code: bool = False,
+    allow_code: bool = False,
     work: Path | None = None,
     push: str | None = None,
     command: str | None = None,
@@ -177,7 +184,8 @@ def remove_capability(
         NotLocalized, TooMuchDamage: no checkpoint; ``out`` holds the evidence.
         IntegrityError: the written checkpoint does not behave as the measured model.
     """
-    recipe = _recipe(name)
+    wanted = _capability(name, allow_code)
+    recipe = wanted.recipe
     source = (
         model.source
         if isinstance(model, LanguageModel)
@@ -191,7 +199,7 @@ def remove_capability(
 
         preflight(push, base=source.base)
     live = model if isinstance(model, LanguageModel) else _model(source, device, dtype, trust_remote_code)
-    run = Run(recipe, target, seed, method, heads, command or _as_command(recipe, source, target, seed), _today())
+    run = Run(wanted, target, seed, method, heads, command or _as_command(recipe, source, target, seed), _today())
     outcome = remove(live, run, work_for(source.base, recipe.capability, seed, work), stages=stages)
     if push is not None:
         from editkit.hub import push as publish
@@ -209,13 +217,14 @@ def standings(
     device: str = "auto",
     dtype: str = "auto",
     work: Path | None = None,
+    allow_code: bool = False,
     stages: Stages = silent,
 ) -> Standings:
     """What one model can do: each task's score with its interval, on the ``report`` split."""
     from editkit.comparison import standings as measured
 
     live = _model(model, device, dtype)
-    return measured(live, tasks=tasks, limit=limit, seed=seed, work=work, stages=stages)
+    return measured(live, tasks=_tasks(tasks, allow_code), limit=limit, seed=seed, work=work, stages=stages)
 
 
 def universal(model: LanguageModel, *, seed: int = 0, work: Path | None = None, stages: Stages = silent) -> Universals:
@@ -255,8 +264,15 @@ def _model(
     return load(None if model is None else str(model), device=device, dtype=dtype, trust_remote_code=trust_remote_code)
 
 
-def _recipe(name: str | Recipe) -> Recipe:
-    return name if isinstance(name, Recipe) else recipes.read(name)
+def _tasks(names: Sequence[str], allow_code: bool) -> list[Task]:
+    return [find(name, where="--task", allow_code=allow_code) for name in names] or list(TASKS.values())
+
+
+def _capability(name: str | Recipe, allow_code: bool) -> Capability:
+    """Files that a recipe names lie beside it."""
+    if isinstance(name, Recipe):
+        return capability(name, allow_code=allow_code)
+    return capability(recipes.read(name), folder=Path(name).parent, allow_code=allow_code)
 
 
 def _as_command(recipe: Recipe, source: Source, out: Path, seed: int) -> str:

@@ -1,7 +1,7 @@
 """Scores of a model, or of a model and its base on the same examples; and both answers to one prompt.
 
-compared(edited, base, tasks=["swear", "rhyme"]) -> EvalReport
-standings(model, tasks=["swear"]) -> [Standing(task="swear", n=150, chance=0.0, score=Interval(.99, .96, 1.0), ...)]
+compared(edited, base, tasks=[TASKS["swear"], TASKS["rhyme"]]) -> EvalReport
+standings(model, tasks=[TASKS["swear"]]) -> Standing("swear", n=150, chance=0.0, score=Interval(.99, .96, 1.0)), ...
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from editkit.progress import Stages, silent
 from editkit.recipe import Recipe
 from editkit.statistics import Interval, mean_interval
 from editkit.store import Store, opened
-from editkit.task import Generate, examples_of
-from editkit.tasks import TASKS
-from editkit.tasks.find import find
+from editkit.task import Generate, Task, examples_of
 from editkit.work import work_for
 
 
@@ -54,7 +52,7 @@ class Standings:
 def standings(
     model: LanguageModel,
     *,
-    tasks: Sequence[str] = (),
+    tasks: Sequence[Task],
     limit: int = 200,
     seed: int = 0,
     work: Path | None = None,
@@ -83,7 +81,7 @@ def compared(
     model: LanguageModel,
     base: LanguageModel,
     *,
-    tasks: Sequence[str] = (),
+    tasks: Sequence[Task],
     limit: int = 200,
     seed: int = 0,
     work: Path | None = None,
@@ -91,6 +89,8 @@ def compared(
 ) -> EvalReport:
     """Paired rows and a verdict. The target is what the model's own recipe removed, if it is an output of editkit."""
     recipe = _recipe_of(model.source.directory)
+    criteria = Criteria() if recipe is None else recipe.criteria
+    target = None if recipe is None else recipe.target if isinstance(recipe.target, str) else recipe.capability
     rng = np.random.default_rng(seed)
     with opened(work_for(base.source.base, "evaluate", seed, work).store) as store:
         before = _sheets(base, tasks, limit, store, stages, "Answers, base")
@@ -98,17 +98,18 @@ def compared(
     rows = [
         evaluation.row(
             first.task.name,
-            "target" if recipe is not None and first.task.name == recipe.target else "retain",
+            "target" if first.task.name == target else "retain",
             split="report",
             chance=first.task.chance,
             before=scores(first.cells),
             after=scores(second.cells),
             clusters=_clusters(first),
+            margin=criteria.damage_each,
             rng=rng,
         )
         for first, second in zip(before, after, strict=True)
     ]
-    return evaluation.report(rows, criteria=Criteria() if recipe is None else recipe.criteria)
+    return evaluation.report(rows, criteria=criteria)
 
 
 def answers_to(model: LanguageModel, base: LanguageModel, prompt: str, *, max_new_tokens: int = 64) -> tuple[str, str]:
@@ -118,9 +119,8 @@ def answers_to(model: LanguageModel, base: LanguageModel, prompt: str, *, max_ne
 
 
 def _sheets(
-    model: LanguageModel, names: Sequence[str], limit: int, store: Store, stages: Stages, title: str
+    model: LanguageModel, tasks: Sequence[Task], limit: int, store: Store, stages: Stages, title: str
 ) -> list[Sheet]:
-    tasks = [find(name) for name in names or TASKS]
     nothing = np.zeros(len(model.architecture.heads), dtype=bool)
     total = sum(len(examples_of(task, "report", limit=limit)) for task in tasks)
     with stages(title, total) as advance:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,13 +37,21 @@ class Capability:
     retain: tuple[Task, ...]
 
 
-def capability(recipe: Recipe) -> Capability:
+def capability(recipe: Recipe, *, folder: Path = Path("."), allow_code: bool = False) -> Capability:
     """Find the recipe's tasks.
+
+    Args:
+        folder: where the recipe lies; the files it names are looked up there.
+        allow_code: whether Python scorers may run here, and code that the model writes in a sandbox.
 
     Raises:
         EditkitError: an unknown task, or a target that is also retained.
     """
-    target, retain = find(recipe.target), tuple(find(spec) for spec in recipe.retain)
+
+    def found(spec: Any) -> Task:
+        return find(spec, where=f"recipe {recipe.capability!r}", folder=folder, allow_code=allow_code)
+
+    target, retain = found(recipe.target), tuple(found(spec) for spec in recipe.retain)
     if target.name in {task.name for task in retain}:
         raise EditkitError(f"The recipe {recipe.capability!r} both removes and retains {target.name!r}: drop one.")
     return Capability(recipe, target, retain)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,8 @@ def plan(
     recipe = name if isinstance(name, Recipe) else recipes.read(name)
     found = inspect(model, revision=revision)
     chosen, heads = method or recipe.method, len(found.architecture.heads)
-    target, retain = find(recipe.target), [find(spec) for spec in recipe.retain]
+    folder = Path(".") if isinstance(name, Recipe) else Path(name).parent
+    target, *retain = [find(spec, folder=folder, allow_code=True) for spec in (recipe.target, *recipe.retain)]
     parameters = sum(count // WIDTHS.get(dtype, 1) for dtype, count in found.dtypes.items())
     count = evaluations(chosen, heads, recipe, len(retain))
     search = int(count * recipe.examples.locate * _tokens(target))
@@ -144,7 +146,7 @@ def _speed() -> float:
     best = float("inf")
     for _ in range(3):
         start = time.perf_counter()
-        matrix @ matrix
+        np.dot(matrix, matrix)
         best = min(best, time.perf_counter() - start)
     return 2 * 1024**3 / best
 

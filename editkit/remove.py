@@ -1,6 +1,6 @@
 """The whole product on one page: find the heads, choose how many, write, reopen, measure, document.
 
-outcome = remove_capability(model, Run(recipe.read("swear"), out=Path("no-swear"), seed=0, ...), work)
+outcome = remove_capability(model, Run(capability(recipe.read("swear")), out=Path("no-swear"), seed=0, ...), work)
 outcome.edit.units, outcome.report.verdict.met
 """
 
@@ -23,7 +23,7 @@ from editkit.export import checkpoint
 from editkit.files import digest_of
 from editkit.loading import load_source
 from editkit.localization import Localization
-from editkit.locate import Capability, capability, localize
+from editkit.locate import Capability, localize
 from editkit.model import LanguageModel
 from editkit.outcome import Outcome, is_evidence_only, write, write_evidence
 from editkit.progress import Stages, silent
@@ -48,13 +48,17 @@ class Run:
         command, date: for the card; nothing here reads a clock.
     """
 
-    recipe: Recipe
+    wanted: Capability
     out: Path
     seed: int = 0
     method: str | None = None
     heads: int | None = None
     command: str = ""
     date: str = ""
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.wanted.recipe
 
     @property
     def count(self) -> int | None:
@@ -72,9 +76,9 @@ def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Sta
     if not is_evidence_only(run.out):
         check_free(run.out)
     with opened(work.store) as store:
-        trial = Trial(model, run, capability(run.recipe), store, stages)
-        found = localize(model, trial.wanted, store, method=run.method, seed=run.seed, stages=stages)
-        choice = choose(model, trial.wanted, found, store, count=run.count, seed=run.seed, stages=stages)
+        trial = Trial(model, run, store, stages)
+        found = localize(model, run.wanted, store, method=run.method, seed=run.seed, stages=stages)
+        choice = choose(model, run.wanted, found, store, count=run.count, seed=run.seed, stages=stages)
         edit = Edit(model.source.base, choice.heads)
         _keep(work, edit, found)
         before, after = trial.answers(model, []), trial.answers(model, choice.heads)
@@ -92,13 +96,13 @@ class Trial:
 
     model: LanguageModel
     run: Run
-    wanted: Capability
     store: Store
     stages: Stages
 
     def answers(self, model: LanguageModel, heads: Iterable[Head]) -> list[Sheet]:
         """All tasks' answers on ``report``, target first, with ``heads`` knocked out."""
-        recipe, tasks = self.wanted.recipe, [self.wanted.target, *self.wanted.retain]
+        wanted, recipe = self.run.wanted, self.run.recipe
+        tasks = [wanted.target, *wanted.retain]
         title = "as written" if model is not self.model else "edited" if heads else "unedited"
         total = sum(len(examples_of(task, "report", limit=recipe.examples.report)) for task in tasks)
         with self.stages(f"Answers, {title}", total) as advance:
@@ -110,10 +114,10 @@ class Trial:
     ) -> Outcome:
         """Rows, null and verdict: computed, never typed."""
         run, heads = self.run, choice.heads
-        paired = rows(self.wanted, before, after, split="report", rng=np.random.default_rng(run.seed))
+        paired = rows(run.wanted, before, after, split="report", rng=np.random.default_rng(run.seed))
         control = null(
             self.model,
-            self.wanted,
+            run.wanted,
             heads,
             [unit for unit in found.universal if isinstance(unit, Head)],
             before[0],

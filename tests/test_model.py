@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from editkit.model import Budget, LanguageModel, load
+from editkit.loading import load
+from editkit.model import Budget, LanguageModel
 from editkit.task import Generate, Likelihood, Loglikelihood, Output, Request
 from editkit.units import Head
 

@@ -17,6 +17,7 @@ from editkit.cli.files import bake, card, report, undo, verify
 from editkit.cli.hub import pull_verify, push
 from editkit.cli.scores import compare, evaluate
 from editkit.cli.search import inspect, localize, plan, remove_capability, universal
+from editkit.cli.studies import study
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -27,7 +28,7 @@ def main() -> None:
 
 for command in (
     *(remove_capability, plan, inspect, localize, universal),
-    *(bake, verify, undo, evaluate, compare),
+    *(bake, verify, undo, evaluate, compare, study),
     *(card, report, push, pull_verify, recipes, tasks),
 ):
     main.add_command(command)

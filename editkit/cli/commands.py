@@ -61,6 +61,12 @@ placing = stacked(
     ),
 )
 remote_code = click.option("--trust-remote-code", is_flag=True, help="Run Python files that came with the model.")
+allow_code = click.option(
+    "--allow-code-execution",
+    "allow_code",
+    is_flag=True,
+    help="Let Python scorers run, and code the model writes in a sandbox.",
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 seed = click.option("--seed", default=0, show_default=True, metavar="N", type=click.IntRange(min=0))
 method = click.option("--method", type=click.Choice(METHODS), help="How heads are found. Default: the recipe's.")

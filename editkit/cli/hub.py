@@ -25,6 +25,7 @@ def push(out: Path, repo: str, as_json: bool, **options: Any) -> None:
 
     Everything is checked before and compared after; private unless --public.
     """
+    from editkit.files import printable
     from editkit.hub import push as publish
 
     pushed = publish(out, repo, **options)
@@ -34,7 +35,9 @@ def push(out: Path, repo: str, as_json: bool, **options: Any) -> None:
         print_json(asdict(pushed))
         return
     for operation in pushed.operations:
-        click.echo(f"{operation.kind:8} {operation.bytes:>14,} bytes  {operation.path}")
+        click.echo(f"{operation.kind:8} {operation.bytes:>14,} bytes  {printable(operation.path)}")
+    totals = {kind: pushed.bytes(kind) for kind in dict.fromkeys(row.kind for row in pushed.operations)}
+    click.echo(", ".join(f"{kind} {count:,} bytes" for kind, count in totals.items()))
     click.echo(f"{'would go to' if options['dry_run'] else 'published at'} {pushed.url}")
 
 

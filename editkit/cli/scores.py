@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from editkit.cli.commands import as_json, placing, print_json, seed, work
+from editkit.cli.commands import allow_code, as_json, placing, print_json, seed, work
 
 
 @click.command()
@@ -17,6 +17,7 @@ from editkit.cli.commands import as_json, placing, print_json, seed, work
 @click.option("--limit", default=200, show_default=True, metavar="N", type=click.IntRange(1), help="Examples per task.")
 @seed
 @placing
+@allow_code
 @work
 @as_json
 def evaluate(model: str | None, base: str | None, as_json: bool, work: Path | None, **options: Any) -> None:

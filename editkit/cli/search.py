@@ -10,7 +10,18 @@ from typing import Any
 
 import click
 
-from editkit.cli.commands import as_json, method, note, placing, print_json, remote_code, seed, which_model, work
+from editkit.cli.commands import (
+    allow_code,
+    as_json,
+    method,
+    note,
+    placing,
+    print_json,
+    remote_code,
+    seed,
+    which_model,
+    work,
+)
 from editkit.errors import NotLocalized, TooMuchDamage, UsageError
 
 BUNDLED = "No --model given: using the small bundled model (the organism)."
@@ -25,6 +36,7 @@ BUNDLED = "No --model given: using the small bundled model (the organism)."
 @seed
 @placing
 @remote_code
+@allow_code
 @work
 @click.option("--push", metavar="REPO", help="Publish to this Hub repository, private, when the goal is met.")
 @click.option("--dry-run", is_flag=True, help="Check what can be checked, say what a run will cost, change nothing.")
@@ -88,6 +100,7 @@ def inspect(model: str | None, revision: str | None, as_json: bool) -> None:
 @seed
 @placing
 @remote_code
+@allow_code
 @work
 @click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="F", help="Write the JSON here.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="F", help="Write a head map here.")

@@ -1,0 +1,27 @@
+"""What all tests share: the organism, loaded once; one thread, so that two test runs do not fight for two cores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def organism() -> Iterator[object]:
+    """The bundled model, in memory."""
+    from editkit.loading import load
+
+    yield load()
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the user's cache."""
+    monkeypatch.setenv("EDITKIT_CACHE", str(tmp_path_factory.mktemp("cache")))

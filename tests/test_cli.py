@@ -1,0 +1,137 @@
+"""The command line: a user's mistake is one message and the right exit code, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from editkit.cli import main
+from editkit.recipe import names
+from editkit.tasks import TASKS
+
+
+def run(*arguments: str, at: Path | None = None):
+    runner = CliRunner()
+    if at is None:
+        return runner.invoke(main, list(arguments))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(at)
+        return runner.invoke(main, list(arguments))
+
+
+def _file(path: Path) -> str:
+    (path / "out").write_text("mine")
+    return "out"
+
+
+def _full(path: Path) -> str:
+    (path / "out").mkdir()
+    (path / "out" / "mine.txt").write_text("mine")
+    return "out"
+
+
+def _no_weights(path: Path) -> str:
+    (path / "model").mkdir()
+    (path / "model" / "config.json").write_text('{"model_type": "llama"}')
+    return "model"
+
+
+def _unsupported(path: Path) -> str:
+    (path / "model").mkdir()
+    (path / "model" / "config.json").write_text('{"model_type": "bert", "architectures": ["BertModel"]}')
+    (path / "model" / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    return "model"
+
+
+MISTAKES = {
+    "unknown recipe": (lambda path: ["remove-capability", "swaer"], 1, "did you mean 'swear'"),
+    "missing recipe file": (lambda path: ["remove-capability", "no/such.yaml"], 1, "cannot be read"),
+    "unknown model": (
+        lambda path: ["remove-capability", "swear", "--model", "no/such-dir/model"],
+        1,
+        "no such directory",
+    ),
+    "no weights": (lambda path: ["remove-capability", "swear", "--model", _no_weights(path)], 1, "expected weights"),
+    "unsupported model": (lambda path: ["remove-capability", "swear", "--model", _unsupported(path)], 1, "model"),
+    "output is a file": (lambda path: ["remove-capability", "swear", "--out", _file(path)], 1, "already exists"),
+    "output exists": (lambda path: ["remove-capability", "swear", "--out", _full(path)], 1, "already exists"),
+    "no heads": (lambda path: ["remove-capability", "swear", "--heads", "0"], 2, "1 or more"),
+    "unknown method": (lambda path: ["remove-capability", "swear", "--method", "magic"], 2, "magic"),
+    "unknown option": (lambda path: ["remove-capability", "swear", "--colour"], 2, "No such option"),
+    "unknown command": (lambda path: ["remove"], 2, "No such command"),
+    "neither heads nor edit": (lambda path: ["bake", "-o", "new"], 2, "--heads"),
+    "bad head": (lambda path: ["bake", "--heads", "L1X2", "-o", "new"], 1, "L16H21"),
+    "absent head": (lambda path: ["bake", "--heads", "L99H0", "-o", "new"], 1, "L99H0"),
+    "not an output": (lambda path: ["verify", str(path)], 5, "manifest.json"),
+    "nothing to undo": (lambda path: ["undo", str(path), "-o", "new"], 5, "undo"),
+    "no evidence": (lambda path: ["card", str(path)], 5, "manifest.json"),
+    "unknown task": (lambda path: ["evaluate", "--task", "sweer"], 1, "did you mean 'swear'"),
+    "unknown recipe to show": (lambda path: ["recipes", "show", "nothing"], 1, "Built in"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_message_with_its_exit_code_and_leaves_nothing(mistake: str, tmp_path: Path) -> None:
+    arguments, code, words = MISTAKES[mistake]
+    typed = arguments(tmp_path)
+    before = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*"))
+    result = run(*typed, at=tmp_path)
+    assert result.exit_code == code, result.output
+    assert words in result.output
+    assert "Traceback" not in result.output
+    assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == before
+
+
+def test_help_imports_neither_torch_nor_transformers() -> None:
+    script = (
+        "import sys, runpy; sys.argv = ['editkit', '--help']\n"
+        "try:\n    runpy.run_module('editkit', run_name='__main__')\n"
+        "except SystemExit as end:\n    assert not end.code\n"
+        "heavy = {'torch', 'transformers', 'numpy', 'scipy', 'sklearn', 'matplotlib', 'rich', 'huggingface_hub'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert "remove-capability" in found.stdout
+
+
+@pytest.mark.parametrize("command", list(main.commands))
+def test_every_command_has_help(command: str) -> None:
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert main.commands[command].get_short_help_str(60).rstrip(".").count("...") == 0
+
+
+def test_catalogues_list_and_show_everything() -> None:
+    listed = run("recipes").output
+    for name in names():
+        assert name in listed
+        assert f"capability: {name}" in run("recipes", "show", name).output
+    listed = run("tasks").output
+    for name in TASKS:
+        assert name in listed
+        assert "report (" in run("tasks", "show", name).output
+
+
+def test_bake_verify_undo_and_inspect_without_loading_a_model(tmp_path: Path) -> None:
+    assert run("bake", "--heads", "L1H3,L2H5", "-o", "new", at=tmp_path).exit_code == 0
+    assert "every other byte is the base's" in run("verify", "new", "--base", "organism", at=tmp_path).output
+    assert run("undo", "new", "-o", "back", at=tmp_path).exit_code == 0
+    assert json.loads(run("inspect", "new", "--json", at=tmp_path).output)["heads"] >= 128
+    assert "heads" in run("inspect", at=tmp_path).output
+    again = run("bake", "--heads", "L1H3", "-o", "new", at=tmp_path)
+    assert again.exit_code == 1
+    assert "already exists" in again.output
+
+
+def test_the_plan_prints_numbers_and_json(tmp_path: Path) -> None:
+    assert "evaluations" in run("plan", "swear", at=tmp_path).output
+    found = json.loads(run("plan", "swear", "--json", "--method", "one-shot", at=tmp_path).output)
+    assert found["evaluations"] >= found["heads"] >= 128
+    assert json.loads(run("remove-capability", "swear", "--dry-run", "--json", at=tmp_path).stdout)["disk"] > 0
+    assert not any(tmp_path.iterdir())

@@ -1,0 +1,137 @@
+"""Measuring asks only for what is missing, and the numbers do not depend on how the work was cut up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from editkit.attribution import gate_prior
+from editkit.errors import EditkitError
+from editkit.measure import LikelihoodMeasure, answer_probability, likelihood_measure, task_scores
+from editkit.model import Budget, LanguageModel
+from editkit.store import Store, opened
+from editkit.task import Example, Generate, Likelihood, Loglikelihood, Score, examples_of
+from editkit.tasks import TASKS
+
+
+@pytest.fixture
+def store():
+    with opened(None) as fresh:
+        yield fresh
+
+
+def _masks(model: LanguageModel, count: int) -> np.ndarray:
+    masks = np.random.default_rng(0).random((count, len(model.architecture.heads))) < 0.05
+    masks[0] = False
+    return masks
+
+
+def _asked(monkeypatch) -> list[int]:
+    """How many requests each call of the model was given."""
+    counts: list[int] = []
+    answer = LanguageModel.answer
+
+    def counting(self, requests, masks, **rest):
+        counts.append(len(requests))
+        return answer(self, requests, masks, **rest)
+
+    monkeypatch.setattr(LanguageModel, "answer", counting)
+    return counts
+
+
+@pytest.mark.parametrize("name", ["arithmetic", "facts-letter"])
+def test_what_is_stored_is_not_asked_again(name: str, organism: LanguageModel, store: Store, monkeypatch) -> None:
+    task, masks = TASKS[name], _masks(organism, 3)
+    examples = examples_of(task, "locate", limit=6)
+    counts = _asked(monkeypatch)
+    first = task_scores(organism, task, examples[:4], masks[:2], store)
+    per_example = len(task.requests(examples[0]))
+    assert counts == [8 * per_example]
+    again = task_scores(organism, task, examples[:4], masks[:2], store)
+    assert counts == [8 * per_example]
+    assert again == first
+    more = task_scores(organism, task, examples, masks, store)
+    assert sum(counts) == 18 * per_example
+    assert [row[:4] for row in more[:2]] == first
+
+
+@pytest.mark.parametrize("tokens", [60, 500, 10**6])
+def test_likelihood_scores_do_not_depend_on_the_batch_size(tokens: int, organism: LanguageModel, store: Store) -> None:
+    examples = examples_of(TASKS["arithmetic"], "locate", limit=8)
+    measure = likelihood_measure(organism, TASKS["arithmetic"], examples, store)
+    masks = _masks(organism, 4)
+    whole = measure(masks)
+    with opened(None) as other:
+        small = replace(measure, model=replace(organism, budget=Budget(tokens)), store=other)
+        np.testing.assert_allclose(small(masks), whole, atol=1e-5)
+        one_by_one = [small(mask[None], np.array([place])) for mask in masks for place in range(measure.examples)]
+    np.testing.assert_allclose(np.ravel(one_by_one), whole.ravel(), atol=1e-5)
+
+
+def test_the_unedited_model_finds_its_own_answers_likely_and_no_heads_at_all_unlikely(
+    organism: LanguageModel, store: Store
+) -> None:
+    examples = examples_of(TASKS["swear"], "locate", limit=10)
+    measure = likelihood_measure(organism, TASKS["swear"], examples, store)
+    nothing, everything = np.zeros((1, measure.units), bool), np.ones((1, measure.units), bool)
+    assert measure(nothing).mean() > 0.5
+    assert measure(everything).mean() < 0.2
+
+
+def test_answer_probability_is_a_geometric_mean_or_a_share() -> None:
+    single = [Likelihood(2 * np.log(0.25), 2, False)]
+    assert answer_probability(single, 0) == pytest.approx(0.25)
+    pair = [Likelihood(np.log(0.3), 1, True), Likelihood(2 * np.log(0.1), 2, False)]
+    assert answer_probability(pair, 0) == pytest.approx(0.75)
+    assert answer_probability(pair, 1) == pytest.approx(0.25)
+
+
+class Absent:
+    """A task no model can do."""
+
+    name, chance, format = "absent", 0.0, "generation"
+
+    def examples(self):
+        return [Example(str(place), f"What is {place}?") for place in range(40)]
+
+    def requests(self, example):
+        return (Generate(example.prompt, 4),)
+
+    def score(self, example, outputs):
+        return Score(0.0)
+
+
+def test_a_capability_the_model_does_not_have_is_a_clear_error(organism: LanguageModel, store: Store) -> None:
+    with pytest.raises(EditkitError, match="does not have this capability") as caught:
+        likelihood_measure(organism, Absent(), examples_of(Absent(), "locate", limit=10), store)
+    assert "'absent' in 0 of 10" in str(caught.value)
+
+
+def test_gate_gradients_agree_with_finite_differences(organism: LanguageModel, store: Store) -> None:
+    """Integrated gradients of a sum over all gates is the difference between all gates open and all shut."""
+    examples = examples_of(TASKS["arithmetic"], "locate", limit=6)
+    measure = likelihood_measure(organism, TASKS["arithmetic"], examples, store)
+    prior = gate_prior(measure, steps=64, limit=6)
+    assert prior is not None
+    effects, cost = prior()
+    assert cost == pytest.approx(3 * 64)
+    rows = [requests[pick] for _, requests, pick in measure.anchors]
+    total = 0.0
+    for request in rows:
+        assert isinstance(request, Loglikelihood)
+        on = organism.answer([request], None)[0]
+        off = organism.answer([request], np.ones((1, measure.units), bool))[0]
+        assert isinstance(on, Likelihood)
+        assert isinstance(off, Likelihood)
+        total += (on.logprob - off.logprob) / on.tokens
+    # Completeness (Sundararajan et al., proposition 1); the path's midpoint rule leaves a few percent.
+    assert -effects.sum() == pytest.approx(total / len(rows), rel=0.05)
+
+
+def test_measures_are_measures(organism: LanguageModel, store: Store) -> None:
+    measure = likelihood_measure(organism, TASKS["sort"], examples_of(TASKS["sort"], "locate", limit=6), store)
+    assert isinstance(measure, LikelihoodMeasure)
+    assert measure(np.zeros((0, measure.units), bool)).shape == (0, measure.examples)
+    assert measure(np.zeros((2, measure.units), bool), np.array([1, 0])).shape == (2, 2)
