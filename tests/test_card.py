@@ -211,6 +211,15 @@ def test_a_goal_met_by_heads_that_do_not_stand_out_is_not_met():
     assert "Not localized" in rendered(found).split("\n## ")[0]
 
 
+def test_collapse_is_named_beside_the_score():
+    found = evidence("goal-missed")
+    broken = replace(found.report.rows[0], collapse_after=0.825)
+    text = rendered(replace(found, report=replace(found.report, rows=(broken, *found.report.rows[1:]))))
+    top = text.split("\n## ")[0]
+    assert top.count("82.5 % of the answers collapsed and count as not removed") == 2
+    assert "answers collapsed and count" not in rendered(found)
+
+
 def test_an_override_is_recorded():
     text = rendered(evidence("goal-missed"), override="a published negative result")
     assert "Published although the criteria were not met" in text.split("\n## ")[0]

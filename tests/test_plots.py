@@ -140,7 +140,7 @@ def test_the_page_figures_take_their_colours_from_the_page():
 
 def test_the_dose_curve_marks_how_many_were_removed():
     dose = evidence().exhibits.dose
-    assert "5 removed" in svg.dose(dose, 5) and "3 removed" in svg.dose(dose, 3)
+    assert "5 chosen" in svg.dose(dose, 5) and "3 chosen" in svg.dose(dose, 3)
     assert svg.dose(dose[:1], 0).count("<svg") == 1
 
 

@@ -94,7 +94,7 @@ def _headline(edit: Edit, report: EvalReport, provenance: Provenance, *, met: bo
     verb = "Zeroing" if met else "The attempt, zeroing"
     changes = [
         f"took the score on {code(row.task)} from {wording.percent(row.before.mean)} % to "
-        f"{wording.percent(row.after.mean)} % ({row.n} {_examples(row)})"
+        f"{wording.percent(row.after.mean)} % ({row.n} {_examples(row)}{_collapse(row)})"
         for row in wording.targets(report)
     ] or ["was not measured on the capability itself"]
     worst, count = wording.worst(report), len(wording.retained(report))
@@ -211,7 +211,7 @@ def _effect(row: Row) -> Inert:
     return Inert(
         f"{code(row.task)} {wording.percent(row.before.mean)} % → {wording.percent(row.after.mean)} %: "
         f"{wording.points(row.delta.mean)} points, 95 % interval {wording.span(row.delta)}, "
-        f"{row.n} {_examples(row)}, chance {wording.percent(row.chance)} %"
+        f"{row.n} {_examples(row)}, chance {wording.percent(row.chance)} %{_collapse(row)}"
     )
 
 
@@ -240,6 +240,11 @@ def _group(label: str, rows: Sequence[Row], none: str) -> Inert:
 
 def _examples(row: Row) -> str:
     return "held-out examples" if row.split == "report" else "examples"
+
+
+def _collapse(row: Row) -> str:
+    note = wording.collapse_note(row)
+    return f"; {note}" if note else ""
 
 
 def _units(units: Sequence[Unit] | frozenset[Unit]) -> Inert:

@@ -91,6 +91,7 @@ def _environment(scale: float) -> Any:
         "probability": wording.probability,
         "share": wording.share,
         "count": wording.count,
+        "collapse_note": wording.collapse_note,
         "span": wording.span,
         "bounds": lambda effect: wording.between(effect.low, effect.high),
         "unknown": math.isnan,

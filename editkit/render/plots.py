@@ -112,16 +112,17 @@ def draw_dose(figure: Figure, theme: Theme, dose: tuple[Dose, ...], chosen: int)
     for place, task in enumerate(tasks):
         values = [point.retain.get(task, math.nan) * 100 for point in dose]
         label = "each retained task" if place == 0 else None
-        axis.plot(heads, values, color=theme.soft, linewidth=1, alpha=0.75, label=label)
+        axis.plot(heads, values, color=theme.soft, linewidth=1, alpha=0.75, marker=".", markersize=5, label=label)
     axis.plot(heads, means, color=theme.accent, linewidth=2.2, marker="o", markersize=4.5, label="to be removed")
     axis.axvline(chosen, color=theme.ink, linewidth=1, linestyle=(0, (2, 2)))
-    _label(axis, f"{chosen} removed", (chosen, 107), 4, theme.ink)
+    side = -4 if heads and chosen > (heads[0] + heads[-1]) / 2 else 4
+    _label(axis, f"{chosen} chosen", (chosen, 107), side, theme.ink)
     axis.set_ylim(-3, 103)
     axis.set_xticks(heads if len(heads) <= 16 else heads[:: math.ceil(len(heads) / 16)])
     axis.set_xlabel("heads knocked out, strongest first", color=theme.soft)
     axis.set_ylabel("score, %", color=theme.soft)
     _calm(axis, theme, grid="y")
-    axis.legend(frameon=False, labelcolor=theme.ink, fontsize=9, loc="center right")
+    axis.legend(frameon=False, labelcolor=theme.ink, fontsize=9, loc="best")
 
 
 def draw_null(figure: Figure, theme: Theme, report: EvalReport) -> None:

@@ -32,7 +32,7 @@ def deltas(report: EvalReport) -> str:
 
 
 def dose(points: tuple[Dose, ...], chosen: int) -> str:
-    label = f"Scores against the number of heads knocked out; {chosen} were removed. The table below has the numbers."
+    label = f"Scores against the number of heads knocked out; {chosen} were chosen. The table below has the numbers."
     return _inline("dose", label, lambda figure, theme: plots.draw_dose(figure, theme, points, chosen))
 
 

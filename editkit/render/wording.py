@@ -19,6 +19,9 @@ from editkit.render.inert import clean
 
 UNKNOWN = "–"
 
+NOTABLE_COLLAPSE = 0.05
+"""From this share on collapse is named beside the score; below it is in the table."""
+
 NOT_TESTED = {
     "relearn": "Relearning: whether a little fine-tuning brings the capability back. Only the heads' outputs are "
     "zeroed and the rest of the network is intact, so expect that it can.",
@@ -118,6 +121,13 @@ def standing(report: EvalReport) -> Standing:
         lost = row.delta.mean < -budget or row.delta.high < 0
         groups["degraded" if lost else "uncertain" if row.delta.low < -budget else "holds"].append(row)
     return Standing(*(tuple(groups[key]) for key in ("holds", "uncertain", "degraded")))
+
+
+def collapse_note(row: Row) -> str:
+    """A score that fell because answers broke down is no removal: said wherever the fall is."""
+    if row.collapse_after < NOTABLE_COLLAPSE:
+        return ""
+    return f"{percent(row.collapse_after)} % of the answers collapsed and count as not removed"
 
 
 def says_little(row: Row) -> bool:
