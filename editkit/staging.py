@@ -35,7 +35,7 @@ def check_free(out: Path, *, needed: int = 0) -> None:
         raise EditkitError(f"{where}: a directory name with control characters is refused. Choose another.")
     if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise EditkitError(f"{where} already exists. Choose another output directory, or remove it first.")
-    parent = _existing(out.absolute().parent)
+    parent = existing(out.absolute().parent)
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise EditkitError(f"{where}: {printable(str(parent))} cannot be written to. Choose another output directory.")
     free = shutil.disk_usage(parent).free
@@ -83,7 +83,8 @@ def _reason(error: OSError) -> str:
     return f"writing failed ({printable(str(error))})"
 
 
-def _existing(path: Path) -> Path:
+def existing(path: Path) -> Path:
+    """The nearest folder above ``path`` (or itself) that is there."""
     while not path.exists() and path != path.parent:
         path = path.parent
     return path

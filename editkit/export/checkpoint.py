@@ -29,7 +29,7 @@ from editkit.files import digest_of, inside, printable
 from editkit.headers import Headers, TensorInfo
 from editkit.manifest import Edited, Manifest
 from editkit.source import Source, check_name
-from editkit.staging import beside, check_free
+from editkit.staging import beside, check_free, existing
 from editkit.undo import Kept
 
 
@@ -87,7 +87,8 @@ def stage(
     out = Path(out)
     plan = plan_of(edit, base)
     _check_apart(base.directory, out)
-    check_free(out, needed=_needed(base.directory, plan.contents, () if link else None, plan.runs))
+    link = link and _share_a_disk(base.directory, out)
+    check_free(out, needed=_needed(base.directory, plan, link))
     with beside(out) as directory:
         digests = _copy(base, plan, directory, link=link)
         edited = edited_tensors(base.directory, directory, plan.slices)
@@ -184,11 +185,15 @@ def _check_apart(base: Path, out: Path) -> None:
         raise EditkitError(f"{printable(str(out))} is inside the base checkpoint. Choose one outside it.")
 
 
-def _needed(base: Path, contents: Contents, linked: Sequence[str] | None, runs: Mapping[str, tuple[Runs, ...]]) -> int:
-    """Bytes to be written: every copied file (only patched ones where the rest may be linked), and the slices."""
-    files = contents.copied if linked is None else runs
-    slices = sum(run.length * run.count for each in runs.values() for run in each)
-    return sum(inside(base, name).stat().st_size for name in files) + slices
+def _share_a_disk(base: Path, out: Path) -> bool:
+    return base.stat().st_dev == existing(out.absolute().parent).stat().st_dev
+
+
+def _needed(base: Path, plan: Plan, link: bool) -> int:
+    """Bytes to be written: every file that is copied (linked are whole weights files, if ``link``), and the slices."""
+    linked = set(plan.headers.files) - plan.runs.keys() if link else set()
+    slices = sum(run.length * run.count for each in plan.runs.values() for run in each)
+    return sum(inside(base, name).stat().st_size for name in plan.contents.copied.keys() - linked) + slices
 
 
 def _copy(base: Source, plan: Plan, directory: Path, *, link: bool) -> dict[str, patch.Digests]:

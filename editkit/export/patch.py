@@ -7,7 +7,6 @@ differences(base, out, runs) -> []            the byte places where out is not "
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
@@ -77,10 +76,12 @@ def copy(base: Path, out: Path, runs: Sequence[Runs] = (), *, known: str | None 
 def link(base: Path, out: Path) -> bool:
     """Make ``out`` share the bytes of ``base``: a reflink where the file system can, else a hard link, else False."""
     try:
+        import fcntl  # not on Windows, where a hard link is all there is
+
         with open(base, "rb") as source, open(out, "xb") as target:
             fcntl.ioctl(target.fileno(), _FICLONE, source.fileno())
         return True
-    except OSError:
+    except (OSError, ImportError):
         with contextlib.suppress(FileNotFoundError):
             out.unlink()
     try:
