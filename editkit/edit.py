@@ -76,10 +76,10 @@ class Edit:
                 f"{where}: expected format {FORMAT}, found {value.get('format')!r}; another editkit wrote it."
             )
         base, names = value.get("base"), value.get("units")
-        if not isinstance(base, dict) or not isinstance(base.get("model"), str):
+        if not isinstance(base, dict) or not isinstance(base.get("model"), str) or not _is_text(base["model"]):
             raise EditkitError(f'{where}: "base" must be an object with the name of a "model", found {base!r}.')
         revision = base.get("revision")
-        if revision is not None and not isinstance(revision, str):
+        if revision is not None and not (isinstance(revision, str) and _is_text(revision)):
             raise EditkitError(f'{where}: "base.revision" must be text or null, found {revision!r}.')
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise EditkitError(f'{where}: "units" must be a list of names like "L3H5", found {names!r}.')
@@ -87,3 +87,12 @@ class Edit:
         if names and value.get("kind") != edit.kind:
             raise EditkitError(f'{where}: "kind" is {value.get("kind")!r} but the units are of kind {edit.kind!r}.')
         return edit
+
+
+def _is_text(value: str) -> bool:
+    """JSON can smuggle in half a character, which no file or name can hold."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

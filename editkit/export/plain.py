@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from editkit.base_card import base_model
 from editkit.edit import Edit
 from editkit.source import Source
 from editkit.units import show
@@ -20,6 +21,10 @@ def plain_card(edit: Edit, base: Source, form: str, *, extra: str = "") -> str:
     units = ", ".join(show(edit.units)) or "none"
     name = json.dumps(edit.base.model, ensure_ascii=False)
     front = [f"base_model: {name}"] if not base.bundled and "sha256:" not in (edit.base.revision or "") else []
+    carried = base_model(base, dtype="")
+    for key in ("license", "license_name", "license_link"):
+        value = getattr(carried, key)
+        front += [f"{key}: {json.dumps(value)}"] if value else []
     library = "peft" if form == "lora" else "transformers"
     lines = ["---", *front, f"library_name: {library}", "tags:", "- editkit", "---", "", "# Edited model", ""]
     lines += [

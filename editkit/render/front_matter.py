@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from editkit.evaluation import EvalReport
@@ -65,9 +67,15 @@ def model_name(provenance: Provenance) -> str:
     return _slug(name)[:96] or "edited-model"
 
 
+@cache
+def _licenses() -> frozenset[str]:
+    """The licence ids that the Hub knows; it refuses a card with any other."""
+    return frozenset(files("editkit.render").joinpath("templates", "licenses.txt").read_text("utf-8").split())
+
+
 def _license(base: BaseModel) -> dict[str, str]:
     """Carried over; a licence that is not an id becomes ``other`` with its name, and nothing is invented."""
-    known = _matching(r"[a-z0-9][a-z0-9.+-]{0,60}", base.license)
+    known = base.license if base.license in _licenses() else None
     if base.license is None and base.license_name is None:
         return {}
     link = base.license_link if base.license_link in ("LICENSE", "LICENSE.md", "LICENSE.txt") else None
