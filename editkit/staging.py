@@ -62,11 +62,11 @@ def beside(out: Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         yield partial
-        _flush(partial)
+        _flush_all(partial)
         if out.is_dir():
             out.rmdir()  # refuses if somebody filled it meanwhile
         partial.rename(out)
-        _flush_folder(out.parent)
+        flush(out.parent)
     except OSError as error:
         raise EditkitError(f"{printable(str(out))}: {_reason(error)}. Nothing was written there.") from error
     finally:
@@ -113,16 +113,16 @@ def _is_alive(process: int) -> bool:
     return True
 
 
-def _flush(directory: Path) -> None:
+def _flush_all(directory: Path) -> None:
     for folder, _, files in os.walk(directory):
         for name in files:
-            with open(os.path.join(folder, name), "rb") as file:
-                os.fsync(file.fileno())
-        _flush_folder(Path(folder))
+            flush(Path(folder) / name)
+        flush(Path(folder))
 
 
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def flush(path: Path) -> None:
+    """Wait until a file or a folder is on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -13,6 +13,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from editkit.files import digest_of, inside, printable
 from editkit.headers import Headers, TensorInfo
 from editkit.manifest import Edited, Manifest
 from editkit.source import Source, check_name
-from editkit.staging import beside, check_free, existing
+from editkit.staging import beside, check_free, existing, flush
 from editkit.undo import Kept
 
 
@@ -197,24 +198,34 @@ def _needed(base: Path, plan: Plan, link: bool) -> int:
 
 
 def _copy(base: Source, plan: Plan, directory: Path, *, link: bool) -> dict[str, patch.Digests]:
-    """Copy every file and check it at once, while both are still in memory; digests by name in OUT."""
+    """Copy every file and check it at once, while both are still in memory; digests by name in OUT.
+
+    The disk works meanwhile: each copied file is flushed in a thread of its own.
+    """
     digests: dict[str, patch.Digests] = {}
-    for name, at in plan.contents.copied.items():
-        real, target = inside(base.directory, name), directory / at
-        runs = plan.runs.get(name, ())
-        target.parent.mkdir(parents=True, exist_ok=True)
-        known = base.digests.get(name)
-        if link and not runs and name in plan.headers.files and patch.link(real, target):
-            digests[at] = patch.Digests(None, known or digest_of(target))
-        else:
+    with ThreadPoolExecutor(1) as flusher:
+        flushing = []
+        for name, at in plan.contents.copied.items():
+            real, target = inside(base.directory, name), directory / at
+            target.parent.mkdir(parents=True, exist_ok=True)
+            known, runs = base.digests.get(name), plan.runs.get(name, ())
+            if link and not runs and name in plan.headers.files and patch.link(real, target):
+                digests[at] = patch.Digests(None, known or digest_of(target))
+                continue
             digests[at] = patch.copy(real, target, runs, known=known)
-        places = patch.differences(real, target, runs)
-        if places:
-            raise IntegrityError(
-                f"{at}: reopened, it is not what was written ({_tensor_at(plan.headers, name, places[0])} differs). "
-                "The disk or the base changed while it was copied; nothing was kept."
-            )
+            flushing.append(flusher.submit(flush, target))
+            _check(plan, name, patch.differences(real, target, runs))
+        for future in flushing:
+            future.result()
     return digests
+
+
+def _check(plan: Plan, name: str, places: Sequence[int]) -> None:
+    if places:
+        raise IntegrityError(
+            f"{name}: reopened, it is not what was written ({_tensor_at(plan.headers, name, places[0])} differs). "
+            "The disk or the base changed while it was copied; nothing was kept."
+        )
 
 
 def _tensor_at(found: Headers, file: str, place: int) -> str:
