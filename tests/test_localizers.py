@@ -16,6 +16,7 @@ from editkit.errors import EditkitError
 from editkit.localization import Measure, Ranking
 from editkit.localizers import LOCALIZERS
 from editkit.localizers.adaptive import auto, usual_budget
+from editkit.localizers.behind import fours
 from editkit.localizers.evidence import uncorrected, weigh
 from editkit.localizers.halving import halving
 from tests.planted import Planted
@@ -185,6 +186,26 @@ def test_auto_finds_a_redundant_pair_that_the_prior_names(seed: int) -> None:
     ranking = run(partial(auto, prior=lambda: (guesses, 6.0)), world)
     assert {20, 77} <= needed(ranking)
     assert ranking.diagnostics["conditional"][20] == [77]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_general_damage_does_not_hide_a_redundant_pair(seed: int) -> None:
+    """The prior's first guesses are heads which together break everything; sixteen out at once would show nothing."""
+    general = np.arange(40, 52)
+    world = Planted(_effects(), seed=seed, examples=60, pairs=[(20, 77, 1.5)])
+    world.pairs = [*world.pairs, *((int(a), int(b), 0.12) for a in general for b in general if a < b)]
+    guesses = -_effects()
+    guesses[general], guesses[[20, 77]] = -0.6, -0.5
+    ranking = run(partial(auto, prior=lambda: (guesses, 6.0)), world)
+    assert {20, 77} <= needed(ranking) and ranking.diagnostics["conditional"][77] == [20]
+
+
+def test_each_two_of_sixteen_meet_in_one_set_of_four() -> None:
+    met = np.zeros((16, 16), dtype=int)
+    for line in fours():
+        assert len(set(line)) == 4
+        met[np.ix_(line, line)] += 1
+    assert (met[~np.eye(16, dtype=bool)] == 1).all()
 
 
 def test_a_useless_prior_costs_only_its_price() -> None:

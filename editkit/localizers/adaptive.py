@@ -27,6 +27,8 @@ from editkit.localizers.search import Search
 Prior = Callable[[], tuple[np.ndarray, float]]
 """Cheap guesses: effects of *all* units (float[units], negative = needed) and their cost in evaluations."""
 
+PAIRS_COST = 10
+"""About what looking for redundant pairs takes: twenty sets on a quarter of the examples, and the tests that follow."""
 CONFIRMED = 12
 """How many finalists a second measure judges too."""
 
@@ -59,15 +61,18 @@ def auto(
     found = Found(table, weigh(table.differences[finalists], plan.hypotheses, rng), finalists)
     if confirm is not None:
         _confirmed(found, confirm)
-    if guesses is not None:
+    skipped = []
+    if guesses is not None and search.evaluations + PAIRS_COST > budget:
+        skipped.append(f"looking for redundant pairs would go beyond the budget of {budget:.0f} evaluations")
+    elif guesses is not None:
         redundant(found, np.argsort(guesses, kind="stable")[: np.count_nonzero(guesses < 0)], plan.hypotheses, rng)
-    skipped = _look_again(found, plan, budget, rng)
+    skipped += _look_again(found, plan, budget, rng)
     return found.ranking({
         "finalists": len(finalists),
         "first": plan.first,
         "group": plan.group,
         "prior": guesses is not None,
-        "skipped": skipped,
+        "skipped": "; ".join(skipped) or None,
         "conditional": {
             int(search.columns[place]): search.columns[given].tolist() for place, given in found.conditional.items()
         },
@@ -106,12 +111,12 @@ class Plan:
         group = 0 if few else int(np.clip(candidates // 16, 2, 8))
         groups = candidates // group if group else 0
         return cls(
-            first=max(min(2, examples), round((0.06 if candidates < 256 else 0.03) * examples)),
+            first=max(min(2, examples), round((0.06 if few and not prior else 0.03) * examples)),
             again=max(min(2, examples), round(0.03 * examples)),
             group=group,
             group_examples=max(1, examples // (4 if prior else 2)),
             groups_kept=max(6, groups // (16 if prior else 8)),
-            named=int(np.clip(candidates // 16, 12, 48)),
+            named=int(np.clip(candidates // 16, min(20, candidates // 5), 48)),
             halfway=max(1, examples // 4),
             finalists=int(np.clip(candidates // 32, 8, 24)),
             hypotheses=candidates * (2 if prior else 1),
@@ -164,13 +169,15 @@ def _confirmed(found: Found, confirm: Measure) -> None:
         found.weight[place] = float(weight + scale * other) / 2
 
 
-def _look_again(found: Found, plan: Plan, budget: float, rng: np.random.Generator) -> str | None:
+def _look_again(found: Found, plan: Plan, budget: float, rng: np.random.Generator) -> list[str]:
     """Condition on what was found until nothing new shows, or until the next look would break the budget."""
     search = found.table.search
     cost = 1.4 * search.candidates * plan.again / search.examples + 6
     while found.places:
         if search.evaluations + cost > budget:
-            return f"looking behind the found heads takes about {cost:.0f} more evaluations; the budget is {budget:.0f}"
+            return [
+                f"looking behind the found heads takes about {cost:.0f} more evaluations; the budget is {budget:.0f}"
+            ]
         if not backups(found, plan.again, 2 * plan.hypotheses, rng):
-            return None
-    return None
+            break
+    return []

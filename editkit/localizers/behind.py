@@ -15,11 +15,15 @@ import numpy as np
 from editkit.localizers.evidence import stands_out, weigh
 from editkit.localizers.found import Found
 from editkit.localizers.halving import Table, halve
+from editkit.localizers.search import Search
 
 NOTABLE = 0.1
 """What is not at least this share of the strongest drop is not worth conditioning on, nor counted as a backup."""
 SILENT = 16
-"""How many heads that a prior names, and that do little alone, are knocked out together."""
+"""How many heads that a prior names, and that do little alone, are knocked out together: see ``fours``."""
+SETS, MEMBERS, MOST = 3, 3, 0.4
+"""So many sets are looked into; in a pair or a triple, each head restores at least this share of the drop. More heads
+than three that all restore it are no redundant pair, but general damage."""
 BEST = 4
 """How many heads each look behind the found ones measures on all examples."""
 
@@ -56,7 +60,10 @@ def backups(found: Found, first: int, hypotheses: int, rng: np.random.Generator)
 
 
 def redundant(found: Found, named: np.ndarray, hypotheses: int, rng: np.random.Generator) -> int:
-    """Knock out together what the prior names and what does little alone; put each back to see who matters.
+    """Knock out together, four at a time, what the prior names and what does little alone. Returns how many it takes.
+
+    Not all at once: the prior also names heads that everything needs a little, and sixteen of those break any task.
+    Each two of the sixteen meet in exactly one of twenty sets of four.
 
     Args:
         named: positions that the prior calls needed, most needed first.
@@ -67,18 +74,36 @@ def redundant(found: Found, named: np.ndarray, hypotheses: int, rng: np.random.G
     silent = np.array([place for place in named.tolist() if place in measured and place not in found.places][:SILENT])
     if len(silent) < 2:
         return 0
-    together = np.zeros((1, search.candidates), dtype=bool)
-    together[0, silent] = True
-    joint = search.differences(together, few)
-    alone = table.differences[np.ix_(silent, few)]
-    if not stands_out(joint - alone.sum(0)).all():
-        return 0
-    without = np.repeat(together, len(silent), axis=0)
-    without[range(len(silent)), silent] = False
-    added = joint - search.differences(without, few)
-    matters = stands_out(added - alone) & (added.mean(axis=1) <= 0.25 * joint.mean())
-    members = silent[matters][np.argsort(added.mean(1)[matters], kind="stable")][:BEST]
-    return _take_together(found, members, hypotheses, rng) if len(members) > 1 else 0
+    lines = [silent[[point for point in line if point < len(silent)]] for line in fours()]
+    lines = [line for line in lines if len(line) > 1]
+    masks = np.zeros((len(lines), search.candidates), dtype=bool)
+    for mask, line in zip(masks, lines, strict=True):
+        mask[line] = True
+    joint = search.differences(masks, few)
+    excess = joint - np.stack([table.differences[np.ix_(line, few)].sum(0) for line in lines])
+    telling = np.flatnonzero(stands_out(excess))
+    before = len(found.places)
+    for index in telling[np.argsort(excess.mean(1)[telling], kind="stable")][:SETS]:
+        members = _members(search, lines[index], joint[index], few)
+        if 1 < len(members) <= MEMBERS and not set(members.tolist()) & set(found.places):
+            _take_together(found, members, hypotheses, rng)
+    return len(found.places) - before
+
+
+def fours() -> list[list[int]]:
+    """The twenty lines of the affine plane over the field of four elements: sixteen points, four on each line."""
+    times = ((0, 0, 0, 0), (0, 1, 2, 3), (0, 2, 3, 1), (0, 3, 1, 2))
+    slanted = [[4 * x + (times[slope][x] ^ shift) for x in range(4)] for slope in range(4) for shift in range(4)]
+    return slanted + [[4 * x + y for y in range(4)] for x in range(4)]
+
+
+def _members(search: Search, line: np.ndarray, joint: np.ndarray, few: np.ndarray) -> np.ndarray:
+    """Who of a set matters: put back alone, it restores most of what the set costs."""
+    masks = np.zeros((len(line), search.candidates), dtype=bool)
+    masks[:, line] = True
+    masks[np.arange(len(line)), line] = False
+    added = joint[None] - search.differences(masks, few)
+    return line[stands_out(added) & (added.mean(axis=1) <= MOST * joint.mean())]
 
 
 def _take_together(found: Found, members: np.ndarray, hypotheses: int, rng: np.random.Generator) -> int:
