@@ -94,12 +94,14 @@ class RandomHeads:
     """The same knockout size on layer-matched random head sets: the null of the target's drop.
 
     ``deltas`` holds the target's mean change for each set; ``p`` = (1 + sets at least as strong) / (1 + sets).
+    ``examples``: on how many of the row's examples, where not on all; ``delta`` is the found heads' change on the same.
     """
 
     sets: int
     deltas: tuple[float, ...]
     delta: float
     p: float
+    examples: int | None = None
 
 
 @dataclass(frozen=True)
@@ -199,10 +201,10 @@ def row(
         raise EditkitError(f"Task {task!r}, split {split!r}: {error}") from error
 
 
-def random_heads(delta: float, deltas: Sequence[float]) -> RandomHeads:
+def random_heads(delta: float, deltas: Sequence[float], *, examples: int | None = None) -> RandomHeads:
     """The null of the target's drop: ``delta`` for the found heads, ``deltas`` for random sets of the same size."""
     values = tuple(float(value) for value in deltas)
-    return RandomHeads(len(values), values, delta, statistics.random_set_p(delta, values))
+    return RandomHeads(len(values), values, delta, statistics.random_set_p(delta, values), examples)
 
 
 def report(

@@ -161,7 +161,8 @@ def null(
         cells = task_scores(model, wanted.target, before.examples[few], masks, store, advance=advance)
     base = np.mean([cell.value for cell in before.cells[few]])
     change = float(np.mean([cell.value for cell in after.cells[few]]) - base)
-    return evaluation.random_heads(change, [float(np.mean([cell.value for cell in row]) - base) for row in cells])
+    deltas = [float(np.mean([cell.value for cell in row]) - base) for row in cells]
+    return evaluation.random_heads(change, deltas, examples=len(before.cells[few]))
 
 
 def transcripts(before: Sequence[Sheet], after: Sequence[Sheet]) -> list[Transcript]:

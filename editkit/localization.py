@@ -76,6 +76,8 @@ class Effect:
     high: float
     p: float
     selectivity: float
+    given: tuple[Unit, ...] = ()
+    """Where not empty: the effect is what this unit adds to the knockout of these, not what it does alone."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,10 @@ class Localization:
 
     def to_json(self) -> str:
         value = asdict(self)
-        value["order"] = [asdict(effect) | {"unit": str(effect.unit)} for effect in self.order]
+        value["order"] = [
+            asdict(effect) | {"unit": str(effect.unit), "given": [str(unit) for unit in effect.given]}
+            for effect in self.order
+        ]
         value["universal"] = [str(unit) for unit in self.universal]
         return json.dumps(_finite(value), indent=2, default=float) + "\n"
 
@@ -105,7 +110,11 @@ class Localization:
     def from_json(cls, text: str) -> Localization:
         value = json.loads(text)
         order = tuple(
-            Effect(parse(row["unit"]), *(_number(row[key]) for key in ("effect", "low", "high", "p", "selectivity")))
+            Effect(
+                parse(row["unit"]),
+                *(_number(row[key]) for key in ("effect", "low", "high", "p", "selectivity")),
+                given=tuple(parse(name) for name in row.get("given", ())),
+            )
             for row in value["order"]
         )
         universal = tuple(parse(name) for name in value["universal"])

@@ -90,15 +90,21 @@ def localize(
         ranking = localizer(replace(measure, advance=advance), columns, np.random.default_rng(seed))
     with stages("Selectivity", None) as advance:
         selectivity, cost = _selectivity(ranking, controls, measure.examples)
+    heads = model.architecture.heads
+    diagnostics = dict(ranking.diagnostics)
+    given = {
+        column: tuple(heads[other] for other in others) for column, others in diagnostics.pop("conditional", {}).items()
+    }
     places = {column: place for place, column in enumerate(ranking.columns.tolist())}
     order = tuple(
         Effect(
-            unit=model.architecture.heads[column],
+            unit=heads[column],
             effect=float(ranking.effect[place]),
             low=float(ranking.low[place]),
             high=float(ranking.high[place]),
             p=float(ranking.p[place]),
             selectivity=selectivity.get(column, float("nan")),
+            given=given.get(column, ()),
         )
         for column, place in places.items()
     )
@@ -107,9 +113,9 @@ def localize(
         seed=seed,
         evaluations=float(ranking.evaluations + general.evaluations + cost),
         order=order,
-        universal=tuple(model.architecture.heads[int(column)] for column in general.columns),
+        universal=tuple(heads[int(column)] for column in general.columns),
         found=bool(ranking.found),
-        diagnostics=dict(ranking.diagnostics)
+        diagnostics=diagnostics
         | {
             "examples": measure.examples,
             "universal": dict(general.diagnostics),

@@ -150,7 +150,7 @@ def _finding(edit: Edit, localization: Localization, report: EvalReport, provena
         ),
         "removed": [
             {
-                "unit": Inert(str(effect.unit)),
+                "unit": Inert(f"{effect.unit}{' (added to the others)' if effect.given else ''}"),
                 "effect": Inert(wording.points(effect.effect)),
                 "span": Inert(wording.between(effect.low, effect.high)),
                 "p": Inert(wording.probability(effect.p)),
@@ -199,8 +199,8 @@ def _control(report: EvalReport) -> dict[str, Any] | None:
         "sets": null.sets,
         "task": code(rows[0].task),
         "split": code(rows[0].split),
-        "n": rows[0].n,
-        "before": Inert(wording.percent(rows[0].before.mean)),
+        "n": null.examples or rows[0].n,
+        "before": Inert("" if null.examples else wording.percent(rows[0].before.mean)),
         "delta": Inert(wording.points(math.fsum(null.deltas) / len(null.deltas))),
         "span": Inert(f"all sets: {wording.between(min(null.deltas), max(null.deltas))}"),
         "chance": Inert(wording.percent(rows[0].chance)),

@@ -35,12 +35,16 @@ class Cell:
     certain: bool
     rank: int | None
     group: int | None
+    given: tuple[str, ...] = ()
+    """Shows only with these knocked out as well: then there is no effect of the head alone to draw."""
 
     @property
     def label(self) -> str:
         """Everything about the head in one line, for hover, keyboard and screen readers."""
         parts = [str(self.head) + {"removed": ", removed", "universal": ", universal: set aside", "": ""}[self.role]]
-        if math.isnan(self.effect):
+        if self.given:
+            parts.append(f"shows only with {', '.join(self.given)} out as well")
+        elif math.isnan(self.effect):
             parts.append("not measured")
         else:
             parts.append(f"effect {points(self.effect)} points")
@@ -73,7 +77,7 @@ def head_map(edit: Edit, localization: Localization, provenance: Provenance) -> 
         group = head.index * shape.groups // shape.heads if shape.groups else None
         return Cell(
             head,
-            found.effect,
+            math.nan if found.given else found.effect,
             found.low,
             found.high,
             found.p,
@@ -82,6 +86,7 @@ def head_map(edit: Edit, localization: Localization, provenance: Provenance) -> 
             is_certain(found),
             rank,
             group,
+            tuple(map(str, found.given)),
         )
 
     shapes = provenance.shape or _shape_of_evidence(edit, localization)

@@ -136,7 +136,7 @@ def localization(found: Localization, *, limit: int = RANKED) -> RenderableType:
             table.add_column("")
         strongest = max((abs(effect.effect) for effect in found.order if effect.effect == effect.effect), default=1.0)
         for rank, effect in enumerate(found.order[:limit], start=1):
-            cells = [str(rank), str(effect.unit), wording.points(effect.effect)]
+            cells = [str(rank), f"{effect.unit}{'*' if effect.given else ''}", wording.points(effect.effect)]
             cells += [wording.between(effect.low, effect.high), wording.probability(effect.p)]
             cells += [wording.share(effect.selectivity), _bar(effect, strongest)]
             style = "" if is_certain(effect) else "dim"
@@ -147,6 +147,8 @@ def localization(found: Localization, *, limit: int = RANKED) -> RenderableType:
         "method": f"{clean(found.method)}, seed {found.seed}, {wording.count(found.evaluations)} passes",
         "set aside": f"universal: {_units(found.universal)}" if found.universal else "no universal heads found",
     }
+    if any(effect.given for effect in found.order[:limit]):
+        facts["*"] = "shows only with others knocked out as well: the change it adds to theirs"
     more = len(found.order) - limit
     if more > 0:
         facts["not shown"] = f"{more} more heads; --json has them all"
