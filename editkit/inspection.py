@@ -21,9 +21,9 @@ from editkit import architecture, config_fields, headers
 from editkit.architecture import Architecture
 from editkit.config_fields import Fields
 from editkit.errors import EditkitError
-from editkit.export.slices import ZERO_IS_ZERO
 from editkit.files import printable
 from editkit.headers import TensorInfo
+from editkit.weights.slices import ZERO_IS_ZERO
 
 LORA_DTYPES = frozenset(("F64", "F32", "F16", "BF16"))
 LARGEST_RANK = 512

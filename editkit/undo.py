@@ -19,12 +19,12 @@ from typing import Any
 from editkit import headers, source
 from editkit.edit import Base
 from editkit.errors import IntegrityError
-from editkit.export import patch
-from editkit.export.packing import key_of, pack, packed_slice, read_runs
-from editkit.export.slices import Runs, Slice, runs_of
 from editkit.files import digest_of, inside, is_relative_name, printable
 from editkit.headers import TensorInfo
 from editkit.staging import beside, check_free
+from editkit.weights import patch
+from editkit.weights.packing import key_of, pack, packed_slice, read_runs
+from editkit.weights.slices import Runs, Slice, runs_of
 
 FORMAT = 1
 NAME = "editkit/undo.safetensors"

@@ -17,15 +17,16 @@ from typing import Any
 from editkit import architecture, headers, manifest, undo
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
-from editkit.export import delta, lora, patch
+from editkit.export import delta, lora
 from editkit.export.checkpoint import plan_of, tensor_digest
 from editkit.export.contents import contents_of
-from editkit.export.packing import read_runs
-from editkit.export.slices import Slice, by_file, runs_of, slices_of
 from editkit.files import digest_of, inside, printable
 from editkit.headers import TensorInfo
 from editkit.manifest import Manifest
 from editkit.source import Source, resolve
+from editkit.weights import patch
+from editkit.weights.packing import read_runs
+from editkit.weights.slices import Slice, by_file, runs_of, slices_of
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from editkit import headers, manifest
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError
 from editkit.export import checkpoint
-from editkit.export.slices import Runs, zero
 from editkit.source import Source, resolve
 from editkit.undo import undo
 from editkit.units import Head
 from editkit.verify import verify
+from editkit.weights.slices import Runs, zero
 from tests import checkpoints
 
 HEADS = frozenset({Head(0, 1), Head(0, 3), Head(2, 2)})
@@ -155,6 +155,9 @@ def test_an_edit_for_other_weights_or_heads_is_refused(tmp_path: Path) -> None:
     other = Edit(Base(source.base.model, "sha256:" + "0" * 64), HEADS)
     with pytest.raises(EditkitError, match="other weights"):
         checkpoint.write(other, source, tmp_path / "out")
+    commit = Edit(Base("owner/name", "0" * 40), HEADS)
+    checkpoint.write(commit, source, tmp_path / "local")
+    assert manifest.read(tmp_path / "local").base == source.base, "what was read is on record, not what was meant"
     with pytest.raises(EditkitError, match="L9H0"):
         checkpoint.write(Edit(source.base, frozenset({Head(9, 0)})), source, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -201,7 +204,8 @@ _BAKE = """
 import sys, time
 from pathlib import Path
 from editkit.edit import Edit
-from editkit.export import checkpoint, patch
+from editkit.export import checkpoint
+from editkit.weights import patch
 from editkit.source import resolve
 from editkit.units import Head
 fast = patch.copy

@@ -21,17 +21,17 @@ from typing import Any
 from editkit import architecture, headers, manifest, undo
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError
-from editkit.export import patch
 from editkit.export.contents import Contents, LeftOut, contents_of
-from editkit.export.packing import read_runs
 from editkit.export.plain import plain_card
-from editkit.export.slices import Runs, Slice, by_file, slices_of, whole
 from editkit.files import digest_of, inside, printable
 from editkit.headers import Headers, TensorInfo
 from editkit.manifest import Edited, Manifest
 from editkit.source import Source, check_name
 from editkit.staging import beside, check_free, existing, flush
 from editkit.undo import Kept
+from editkit.weights import patch
+from editkit.weights.packing import read_runs
+from editkit.weights.slices import Runs, Slice, by_file, slices_of, whole
 
 
 @dataclass(frozen=True)
@@ -129,13 +129,13 @@ def plan_of(edit: Edit, base: Source) -> Plan:
         EditkitError: if the edit was made for other weights, or does not fit these.
     """
     check_name(edit.base.model)
-    if edit.base.revision is None:
-        edit = Edit(base.base, edit.units)
     if not _may_be_the_same(edit.base, base.base):
         raise EditkitError(
             f"The edit is for {printable(edit.base.model)} at revision {edit.base.revision}, the base given is at "
             f"{base.base.revision}: these are other weights. Give the revision that the edit names."
         )
+    if edit.base.revision != base.base.revision:  # a commit here, a digest there: say what was really read
+        edit = Edit(base.base, edit.units)
     found = headers.read(base.directory)
     sites = architecture.read(base.directory)
     if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,64}", sites.model_type):
@@ -147,7 +147,7 @@ def plan_of(edit: Edit, base: Source) -> Plan:
 def _may_be_the_same(one: Base, other: Base) -> bool:
     """False where two revisions can only mean different weights (a commit says nothing about a digest)."""
     kinds = {(base.revision or "").startswith("sha256:") for base in (one, other)}
-    return one.revision == other.revision or (len(kinds) == 2 and other.revision is not None)
+    return one.revision in (None, other.revision) or (len(kinds) == 2 and other.revision is not None)
 
 
 def edited_tensors(

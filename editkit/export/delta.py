@@ -19,14 +19,14 @@ from editkit.edit import Edit
 from editkit.errors import IntegrityError, UsageError
 from editkit.export import checkpoint
 from editkit.export.checkpoint import Written, plan_of
-from editkit.export.packing import Packed, pack
 from editkit.export.plain import plain_card
 from editkit.export.sidecar import sidecar
-from editkit.export.slices import by_file, whole, zero_in_place
 from editkit.files import inside, printable
 from editkit.headers import read_file
 from editkit.manifest import Edited
 from editkit.source import Source
+from editkit.weights.packing import Packed, pack
+from editkit.weights.slices import by_file, whole, zero_in_place
 
 NAME = "delta.safetensors"
 

@@ -22,12 +22,12 @@ from editkit.edit import Edit
 from editkit.errors import EditkitError
 from editkit.export.checkpoint import Plan, Written, plan_of
 from editkit.export.deviation import Deviation, measure
-from editkit.export.packing import read_runs
 from editkit.export.plain import plain_card
 from editkit.export.sidecar import sidecar
-from editkit.export.slices import Runs
 from editkit.files import inside
 from editkit.source import Source
+from editkit.weights.packing import read_runs
+from editkit.weights.slices import Runs
 
 if TYPE_CHECKING:
     import torch

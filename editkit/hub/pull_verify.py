@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING
 from editkit import architecture, headers, manifest, undo
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError
-from editkit.export.packing import key_of
-from editkit.export.slices import slices_of
 from editkit.files import digest_of, printable, walk
 from editkit.hub.plan import git_sha1
 from editkit.hub.preflight import is_hub_commit
@@ -31,6 +29,8 @@ from editkit.hub.remote import RemoteFile, connect, head_of, listing
 from editkit.hub.restored import Reading, read_restored
 from editkit.source import BUNDLED, OTHER_WEIGHTS
 from editkit.units import show
+from editkit.weights.packing import key_of
+from editkit.weights.slices import slices_of
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

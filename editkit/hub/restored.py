@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from editkit.export.packing import read_runs
-from editkit.export.slices import Runs, Slice, runs_of
 from editkit.undo import Undo
+from editkit.weights.packing import read_runs
+from editkit.weights.slices import Runs, Slice, runs_of
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from editkit.export.slices import Runs, zero
+from editkit.weights.slices import Runs, zero
 
 CHUNK = 1 << 20
 """Bytes held at a time: small enough to stay in a core's cache while it is hashed, written and compared."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from editkit.export.slices import Runs, Slice, runs_of
 from editkit.headers import BITS
+from editkit.weights.slices import Runs, Slice, runs_of
 
 
 @dataclass(frozen=True)
