@@ -59,10 +59,11 @@ if sys.argv[3].startswith("bake"):
     known = json.loads(sys.argv[4])
     source = Source(base, Base("benchmark", "sha256:known"), digests=known)
     edit = Edit(source.base, frozenset({Head(0, 0), Head(0, 5)}))
-began = time.perf_counter()
+began, worked = time.perf_counter(), time.process_time()
 """
 REPORT = """
-print(json.dumps([time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(json.dumps([time.perf_counter() - began, used.ru_maxrss / 1024, time.process_time() - worked]))
 """
 
 
@@ -99,12 +100,13 @@ def row(arm: str, size: float, shards: int, taken: dict[str, list[list[float]]])
         "arm": arm,
         "seconds": f"{statistics.median(part[0] for part in taken[arm]):.2f}",
         "x copy": f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
+        "CPU seconds": f"{statistics.median(part[2] for part in taken[arm]):.2f}",
         "peak MB": f"{max(part[1] for part in taken[arm]):.0f}",
     }
 
 
 def run(arm: str, base: Path, out: Path, known: dict[str, str]) -> list[float]:
-    """Seconds and peak megabytes of one arm. The base is read first, so that no arm pays for the disk's reading."""
+    """Seconds, peak megabytes and CPU seconds of one arm. The base is read first, so that no arm pays for the disk's reading."""
     for path in base.iterdir():
         subprocess.run(["cat", path], stdout=subprocess.DEVNULL, check=True)
     os.sync()
