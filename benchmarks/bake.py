@@ -106,7 +106,7 @@ def row(arm: str, size: float, shards: int, taken: dict[str, list[list[float]]])
 
 
 def run(arm: str, base: Path, out: Path, known: dict[str, str]) -> list[float]:
-    """Seconds, peak megabytes and CPU seconds of one arm. The base is read first, so that no arm pays for the disk's reading."""
+    """Seconds, peak megabytes and CPU seconds of one arm. The base is read first, for all alike."""
     for path in base.iterdir():
         subprocess.run(["cat", path], stdout=subprocess.DEVNULL, check=True)
     os.sync()

@@ -109,6 +109,7 @@ def undo(out: Path, directory: Path) -> Path:
     Raises:
         IntegrityError: if a restored file does not hash to what the base's did; nothing is written then.
     """
+    out, directory = Path(out), Path(directory)
     record = read(out)
     check_free(directory, needed=sum(kept.size for kept in record.files.values()))
     origin = out

@@ -44,6 +44,7 @@ def write(
     Raises:
         EditkitError: as ``checkpoint.write``.
     """
+    out = Path(out)
     plan = plan_of(edit, base)
     tensors = {piece.tensor.name: piece.tensor for piece in plan.slices}
     with sidecar(plan, base, out, "delta", recipe=recipe, seeds=seeds) as (directory, edited):
@@ -57,7 +58,7 @@ def write(
         zero_in_place(directory / NAME, by_file(moved).get(NAME, ()))
         edited += checkpoint.edited_tensors(base.directory, directory, plan.slices, stored)
         (directory / "README.md").write_text(plain_card(plan.edit, base, "delta"), encoding="utf-8")
-    return Written(Path(out), "delta", tuple(edited), plan.contents.left_out)
+    return Written(out, "delta", tuple(edited), plan.contents.left_out)
 
 
 def bake(delta: Path, base: Source, out: Path, *, link: bool = False) -> Written:
@@ -67,6 +68,7 @@ def bake(delta: Path, base: Source, out: Path, *, link: bool = False) -> Written
         IntegrityError: if the delta was changed, or the result is not what it describes.
         EditkitError: if ``base`` is not the revision that the delta was made for.
     """
+    delta = Path(delta)
     record = manifest.read(delta)
     if record.form != "delta":
         raise UsageError(f"{printable(str(delta))} is a {record.form}, not a delta.")

@@ -73,6 +73,7 @@ def write(
     Raises:
         EditkitError: for a rank above 512, and for weights that are not plain floats (fp8 has scales of its own).
     """
+    out = Path(out)
     plan = plan_of(edit, base)
     maps = _maps(plan, _named(base))
     _check(plan, maps, allow_large_rank)
@@ -84,7 +85,7 @@ def write(
         (directory / "editkit" / "deviation.json").write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
         card = plain_card(plan.edit, base, "lora", extra="\n".join(f"{note}\n" for note in notes))
         (directory / "README.md").write_text(card, encoding="utf-8")
-    return Written(Path(out), "lora", (), plan.contents.left_out, notes)
+    return Written(out, "lora", (), plan.contents.left_out, notes)
 
 
 def problems(out: Path) -> list[str]:
