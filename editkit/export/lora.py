@@ -201,7 +201,7 @@ def _save(directory: Path, base: Source, plan: Plan, maps: Sequence[Map]) -> Non
     config = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": str(base.directory) if base.bundled else plan.edit.base.model,
+        "base_model_name_or_path": plan.edit.base.model,
         "revision": None if (plan.edit.base.revision or "sha256:").startswith("sha256:") else plan.edit.base.revision,
         "target_modules": [each.module for each in maps],
         "r": rank,
