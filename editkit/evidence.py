@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -176,3 +177,14 @@ def transcripts(before: Sequence[Sheet], after: Sequence[Sheet]) -> list[Transcr
         ]:
             found.append(Transcript(first.task.name, example.prompt, old.output.strip(), new.output.strip()))
     return found
+
+
+def transcript_lines(before: Sequence[Sheet], after: Sequence[Sheet]) -> str:
+    """Every answer of both models, one JSON object a line, for people who want to read them all."""
+    lines = []
+    for first, second in zip(before, after, strict=True):
+        for example, old, new in zip(first.examples, first.cells, second.cells, strict=True):
+            row = {"task": first.task.name, "example": example.id, "prompt": example.prompt}
+            row |= {"before": asdict(old), "after": asdict(new)}  # type: ignore[dict-item]
+            lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+    return "".join(lines)

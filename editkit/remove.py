@@ -18,7 +18,7 @@ from editkit.base_card import base_model, shape
 from editkit.choose import Choice, choose
 from editkit.edit import Edit
 from editkit.errors import EditkitError, NotLocalized, TooMuchDamage
-from editkit.evidence import Sheet, agree, answers, null, rows, same_logits, transcripts
+from editkit.evidence import Sheet, agree, answers, null, rows, same_logits, transcript_lines, transcripts
 from editkit.export import checkpoint
 from editkit.files import digest_of
 from editkit.loading import load_source
@@ -82,6 +82,7 @@ def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Sta
         edit = Edit(model.source.base, choice.heads)
         _keep(work, edit, found)
         before, after = trial.answers(model, []), trial.answers(model, choice.heads)
+        (work.folder / "transcripts.jsonl").write_text(transcript_lines(before, after), "utf-8")
         outcome = trial.judged(found, choice, edit, before, after)
         if not (found.found and outcome.report.verdict.met):
             outcome = replace(outcome, provenance=replace(outcome.provenance, format="evidence"))

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture_table import summary
+
 ROOT = Path(__file__).resolve().parents[1]
 FILES = sorted(path for path in (ROOT / "editkit").rglob("*.py"))
 DOCS = (ROOT / "docs" / "architecture.md").read_text("utf-8")
@@ -65,6 +67,11 @@ def test_files_stay_small_enough_to_read(path: Path) -> None:
 def test_the_pure_rooms_import_no_torch(room: str) -> None:
     script = f"import sys, editkit.{room}; assert not {{'torch', 'transformers'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_readme_lists_the_architectures_that_the_tests_prove() -> None:
+    expected = summary((ROOT / "docs" / "architectures.md").read_text("utf-8"))
+    assert expected in (ROOT / "README.md").read_text("utf-8"), "copy architecture_table.summary into the README"
 
 
 def test_every_package_is_in_the_wheel() -> None:
