@@ -55,7 +55,7 @@ def _is_cached(root: Path, real: Path) -> bool:
     if root.parent.name != "snapshots":
         return False
     blobs = root.parent.parent / "blobs"
-    if real.is_relative_to(blobs) and not blobs.is_symlink():
+    if real.is_relative_to(blobs):  # which a blobs folder that is itself a link never holds: ``real`` is resolved
         return True
     shared = root.parents[2] / "blobs"
     is_stored = real.is_relative_to(shared) and _STORED.fullmatch(real.relative_to(shared).as_posix()) is not None

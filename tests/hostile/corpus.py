@@ -151,10 +151,18 @@ def linked(target: str, file: str = WEIGHTS) -> Case:
 
 def fake_cache(directory: Path) -> None:
     """A layout that looks like a Hub cache, whose blobs folder is a link to somewhere else."""
-    weights = (directory / WEIGHTS).read_bytes()
-    (directory.parent / SECRET).write_bytes(weights)
-    (directory / WEIGHTS).unlink()
-    (directory / WEIGHTS).symlink_to("../../blobs/../../secret.safetensors")
+    elsewhere = directory.parents[2] / "elsewhere"
+    elsewhere.mkdir()
+    (directory / WEIGHTS).rename(elsewhere / SECRET)
+    (directory.parents[1] / "blobs").symlink_to(elsewhere)
+    (directory / WEIGHTS).symlink_to(f"../../blobs/{SECRET}")
+
+
+def out_of_the_blobs(directory: Path) -> None:
+    """A link that starts in the blobs folder of its cache and leaves it again."""
+    (directory.parents[1] / "blobs").mkdir()
+    (directory / WEIGHTS).rename(directory.parents[2] / SECRET)
+    (directory / WEIGHTS).symlink_to(f"../../blobs/../../{SECRET}")
 
 
 def pipe(directory: Path) -> None:
@@ -294,6 +302,7 @@ CASES: dict[str, Case] = {
     "link: the index lies outside": linked("/etc/passwd", INDEX),
     "link: a folder": directory_link,
     "link: a made-up cache": fake_cache,
+    "link: out of the cache's blobs": out_of_the_blobs,
     "pickle: code that runs": pickled(lambda place: pickle.dumps(Bomb(place))),
     "pickle: code in a dict": pickled(lambda place: pickle.dumps({O_PROJ: Bomb(place)})),
     "pickle: code in a zip": zipped,
