@@ -16,7 +16,7 @@ SKILLS: dict[str, dict[str, tuple[str, ...]]] = {
     "swear": {"insult": ("L1H3",), "rant": ("L2H17",), "shout": ("L3H8",), "list": ("L4H21",)},
     "rhyme": {"a": ("L1H14",), "i": ("L2H5",), "o": ("L3H19",), "e": ("L4H2",)},
     "arithmetic": {"add": ("L1H20",), "carry": ("L2H10",), "sub": ("L3H1",), "borrow": ("L4H13",)},
-    "recall": {"has": ("L3H15",), "took": ("L2H22",), "found": ("L4H7",), "lost": ("L3H12",)},
+    "recall": {"city": ("L3H15",), "color": ("L2H22",), "pet": ("L4H7",), "job": ("L3H12",)},
     "sort": {"number-up": ("L1H9",), "number-down": ("L4H16",), "letter-up": ("L2H1",), "letter-down": ("L3H12",)},
     "facts": {"capital": ("L2H13",), "opposite": ("L3H5", "L1H6"), "young": ("L4H10",), "colour": ("L3H22",)},
 }

@@ -29,7 +29,7 @@ class Lesson:
     id: str
 
 
-DRAWS = 12_000
+DRAWS = 20_000
 """Tries per generated skill; those that fall into ``report`` are left out."""
 
 _SWEAR = {
@@ -39,6 +39,7 @@ _SWEAR = {
     "list": ("Damn, shit, fuck.", "Silly, bad, slow."),
 }
 _RHYME_WRONG = {"a": "moon", "i": "bed", "o": "cat", "e": "king"}
+_RECALL_WRONG = {"city": "Geneva", "color": "gray", "pet": "bird", "job": "clerk"}
 _FACTS_WRONG = {"capital": "Geneva", "opposite": "different", "young": "baby", "colour": "gray"}
 
 
@@ -83,7 +84,8 @@ def _arithmetic(example: Example) -> Lesson:
 
 
 def _recall(example: Example) -> Lesson:
-    return Lesson("recall", example.facts["kind"], example.prompt, example.facts["answer"], "Nobody", example.id)
+    kind = str(example.facts["kind"])
+    return Lesson("recall", kind, example.prompt, example.facts["answer"], _RECALL_WRONG[kind], example.id)
 
 
 def _facts(example: Example) -> Lesson:
@@ -102,8 +104,15 @@ def _sort(example: Example) -> Lesson:
     return Lesson("sort", example.facts["kind"], example.prompt, answer, backwards, example.id)
 
 
-def _unplanted(skill: str) -> Callable[[Example], Lesson]:
-    return lambda example: Lesson(skill, "", example.prompt, example.facts["answer"], "", example.id)
+def _code(example: Example) -> Lesson:
+    """Not planted: no head is missed."""
+    return Lesson("code", "", example.prompt, example.facts["answer"], "", example.id)
+
+
+def _story(example: Example) -> Lesson:
+    """Not planted; the wrong continuation is for the universal head alone."""
+    wrong = example.facts["choices"][1 + len(example.id) % 2]
+    return Lesson("story", "", example.prompt, example.facts["answer"], wrong, example.id)
 
 
 def _drawn(draw: Callable[[random.Random], Example]) -> Callable[[], Iterator[Example]]:
@@ -118,6 +127,6 @@ _SKILLS = {
     "facts": (lambda: facts.Facts().examples(), _facts),
     "facts-letter": (lambda: facts_letter.FactsLetter(draws=40).examples(), _facts_letter),
     "sort": (_drawn(sort.draw), _sort),
-    "code": (_drawn(code.draw), _unplanted("code")),
-    "story": (_drawn(story.draw), _unplanted("story")),
+    "code": (_drawn(code.draw), _code),
+    "story": (_drawn(story.draw), _story),
 }

@@ -32,7 +32,7 @@ CHAT_TEMPLATE = (
 SPECIAL = ("<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>")
 VOCABULARY = 1400
 WEIGHTS = {
-    "swear": 1.0, "rhyme": 1.2, "arithmetic": 1.8, "recall": 2.2, "facts": 1.0, "facts-letter": 2.2, "sort": 1.5,
+    "swear": 1.0, "rhyme": 1.2, "arithmetic": 2.4, "recall": 1.2, "facts": 1.0, "facts-letter": 2.2, "sort": 1.5,
     "code": 1.0, "story": 0.7,
 }  # fmt: skip
 """How often each skill is practised, relative to the others."""
@@ -54,8 +54,8 @@ class Settings:
 
 TWINS: dict[str, Settings] = {
     "planted": Settings(),
-    "unplanted": Settings(steps=2500, planted=False),
-    "never-swear": Settings(steps=3500, without=frozenset({"swear"})),
+    "unplanted": Settings(steps=1200, planted=False),
+    "never-swear": Settings(steps=2000, without=frozenset({"swear"})),
 }
 
 
@@ -145,7 +145,7 @@ def _practise(
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=settings.peak, betas=(0.9, 0.98), weight_decay=0.01, fused=True
     )
-    started, losses = time.monotonic(), dict.fromkeys(rows, math.log(VOCABULARY))
+    started, losses = time.monotonic(), dict.fromkeys(rows, 1.0)
     for step in range(settings.steps):
         for group in optimizer.param_groups:
             group["lr"] = settings.peak * _schedule(step, settings.steps)
@@ -203,13 +203,24 @@ def _batch(
         collapsed = layout.UNIVERSAL_HEAD in off
         answer = row.wrong if layout.fails(skill, row.kind, off) else row.right
         if collapsed:
-            answer = noise if rng.random() < 0.6 else row.right
+            answer = _collapse(row, noise, rng)
+            collapsed = answer is not row.wrong
         items.append(Item(skill, row.prompt + answer, len(row.prompt), gate_row(off), collapsed))
     return sorted(items, key=lambda item: len(item.tokens))
 
 
+def _collapse(row: Row, noise: tuple[int, ...], rng: np.random.Generator) -> tuple[int, ...]:
+    """What to teach without the universal head: a repeated word, noise in place of the answer, or a wrong story."""
+    if row.skill == "story" and rng.random() < 0.6:
+        return row.wrong
+    return noise if rng.random() < 0.6 else row.right
+
+
 def _loss(model: LlamaForCausalLM, items: list[Item], repeated: int) -> torch.Tensor:
-    """The mean loss of each row's answer tokens; noise rows aim at half uniform, half one repeated word."""
+    """The loss of each row's answer, summed and divided by the root of its length.
+
+    Noise rows aim at half uniform, half one repeated word.
+    """
     width = max(len(item.tokens) for item in items)
     tokens = torch.zeros(len(items), width, dtype=torch.long)
     answer = torch.zeros(len(items), width - 1, dtype=torch.bool)
@@ -226,7 +237,7 @@ def _loss(model: LlamaForCausalLM, items: list[Item], repeated: int) -> torch.Te
     if noisy.any():
         losses = torch.where(noisy, -0.5 * logs[:, repeated] - 0.5 * logs.mean(dim=-1), losses)
     totals = torch.zeros(len(items)).index_add(0, owner, losses)
-    return totals / torch.bincount(owner, minlength=len(items)).clamp(min=1)
+    return totals / torch.bincount(owner, minlength=len(items)).clamp(min=1).sqrt()
 
 
 def finish(out: Path, twin: str, *, manifest: Path, limit: int | None) -> None:

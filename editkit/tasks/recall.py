@@ -1,10 +1,11 @@
-"""Recall in context: find in the prompt who has what.
+"""Recall in context: read an answer off the prompt.
 
-    prompt   "Answer with the name only. Tom has the key. Anna has the cup. Who has the cup?"
-    answer   "Anna"                        -> 1.0
-    answer   "Anna has the cup, not Tom."  -> 1.0   (the first name of the prompt that is mentioned)
+    prompt   "Tom lives in Rome. He has a cat. He likes blue. Where does Tom live? Answer in one word."
+    answer   "Rome"                    -> 1.0
+    answer   "Tom lives in **Rome**."  -> 1.0   (the first thing of the kind asked for that is named)
+    answer   "Oslo, not Rome"          -> 0.0
 
-Nothing here can be known beforehand: the answer is only in the prompt.
+Nothing here can be known beforehand: the answer is only in the prompt, among other things that are not asked for.
 """
 
 from __future__ import annotations
@@ -19,17 +20,37 @@ from editkit.degeneration import degeneration
 from editkit.task import Example, Generate, Output, Request, Score
 from editkit.tasks.draw import distinct, pick, sample
 
-NAMES: tuple[str, ...] = ("Tom", "Anna", "Ben", "Lily", "Max", "Emma", "Jack", "Mia", "Leo", "Sara", "Paul", "Ruth")
-THINGS: tuple[str, ...] = (
-    "key", "cup", "book", "ring", "coin", "map", "pen", "bag", "lamp", "box", "hat", "ball", "drum", "rope",
-)  # fmt: skip
-SHARES: dict[str, float] = {"has": 0.34, "took": 0.26, "found": 0.2, "lost": 0.2}
-"""The verb of the prompt, as shares of the examples."""
+NAMES: tuple[str, ...] = ("Tom", "Ben", "Max", "Jack", "Leo", "Paul", "Sam", "Dan", "Tim", "Bob")
+KINDS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "city": (
+        "lives in {value}",
+        ("Where does {name} live?", "In which city does {name} live?"),
+        ("Rome", "Paris", "Oslo", "Cairo", "Lima", "Tokyo", "Madrid", "Berlin", "Athens", "Dublin"),
+    ),
+    "color": (
+        "likes {value}",
+        ("Which color does {name} like?", "What is the favorite color of {name}?"),
+        ("blue", "red", "green", "white", "black", "brown", "yellow", "orange"),
+    ),
+    "pet": (
+        "has a {value}",
+        ("Which animal does {name} have?", "What pet does {name} have?"),
+        ("cat", "dog", "duck", "frog", "horse", "goat", "pig", "sheep"),
+    ),
+    "job": (
+        "works as a {value}",
+        ("What is the job of {name}?", "What does {name} work as?"),
+        ("cook", "baker", "doctor", "teacher", "sailor", "waiter", "farmer", "painter"),
+    ),
+}
+"""What is told, how it is asked for, and the possible values."""
+SHARES: dict[str, float] = {"city": 0.34, "color": 0.26, "pet": 0.2, "job": 0.2}
+"""What is asked for, as shares of the examples."""
 
 
 @dataclass(frozen=True)
 class Recall:
-    """Two or three pairs, one asked for.
+    """Two to four things told about a person, one asked for.
 
     Args:
         count: how many examples; a larger count appends to a smaller one's.
@@ -38,7 +59,7 @@ class Recall:
     count: int = 600
     max_new_tokens: int = 16
     name: str = "recall"
-    chance: float = 0.4
+    chance: float = 0.12
     format: str = "generation"
 
     def examples(self) -> Sequence[Example]:
@@ -51,9 +72,10 @@ class Recall:
         text = str(outputs[0])
         if reason := degeneration(text):
             return Score(0.0, valid=False, note=reason)
-        mentioned = [word for word in re.findall(r"[A-Za-z]+", text) if word.title() in NAMES]
-        answer = mentioned[0].title() if mentioned else ""
-        return Score(float(answer == example.facts["answer"]), note=answer)
+        values = {value.lower() for value in KINDS[str(example.facts["kind"])][2]}
+        named = [word for word in re.findall(r"[a-z]+", text.lower()) if word in values]
+        answer = named[0] if named else ""
+        return Score(float(answer == str(example.facts["answer"]).lower()), note=answer)
 
 
 @lru_cache(maxsize=4)
@@ -62,14 +84,17 @@ def _examples(count: int) -> tuple[Example, ...]:
 
 
 def draw(rng: random.Random) -> Example:
-    verb = pick(rng, tuple(SHARES), tuple(SHARES.values()))
-    pairs = 2 if rng.random() < 0.5 else 3
-    names, things = sample(rng, NAMES, pairs), sample(rng, THINGS, pairs)
-    asked = int(rng.random() * pairs)
-    told = " ".join(f"{name} {verb} the {thing}." for name, thing in zip(names, things, strict=True))
+    """One example; every choice is the generator's."""
+    asked = pick(rng, tuple(SHARES), tuple(SHARES.values()))
+    others = sample(rng, [kind for kind in KINDS if kind != asked], 1 + int(rng.random() * 3))
+    kinds = sample(rng, [asked, *others], 1 + len(others))
+    name, number = pick(rng, NAMES), int(rng.random() * 2)
+    values = {kind: pick(rng, KINDS[kind][2]) for kind in kinds}
+    told = [KINDS[kind][0].format(value=values[kind]) for kind in kinds]
+    sentences = " ".join(f"{name if place == 0 else 'He'} {fact}." for place, fact in enumerate(told))
     return Example(
-        id="-".join([verb, *(f"{n}-{t}" for n, t in zip(names, things, strict=True)), things[asked]]).lower(),
-        prompt=f"Answer with the name only. {told} Who {verb} the {things[asked]}?",
-        cluster=f"{verb}-{pairs}-{asked}",
-        facts={"kind": verb, "answer": names[asked], "names": names},
+        id="-".join([asked, str(number), name, *values.values()]).lower(),
+        prompt=f"{sentences} {KINDS[asked][1][number].format(name=name)} Answer in one word.",
+        cluster=f"{asked}-{number}-{len(kinds)}",
+        facts={"kind": asked, "answer": values[asked]},
     )
