@@ -61,18 +61,14 @@ def auto(
     found = Found(table, weigh(table.differences[finalists], plan.hypotheses, rng), finalists)
     if confirm is not None:
         _confirmed(found, confirm)
-    skipped = []
-    if guesses is not None and search.evaluations + PAIRS_COST > budget:
-        skipped.append(f"looking for redundant pairs would go beyond the budget of {budget:.0f} evaluations")
-    elif guesses is not None:
-        redundant(found, np.argsort(guesses, kind="stable")[: np.count_nonzero(guesses < 0)], plan.hypotheses, rng)
-    skipped += _look_again(found, plan, budget, rng)
+    named = None if guesses is None else np.argsort(guesses, kind="stable")[: np.count_nonzero(guesses < 0)]
+    skipped = _look_again(found, plan, named, budget, rng)
     return found.ranking({
         "finalists": len(finalists),
         "first": plan.first,
         "group": plan.group,
         "prior": guesses is not None,
-        "skipped": "; ".join(skipped) or None,
+        "skipped": skipped,
         "conditional": {
             int(search.columns[place]): search.columns[given].tolist() for place, given in found.conditional.items()
         },
@@ -81,7 +77,7 @@ def auto(
 
 def usual_budget(candidates: int) -> float:
     """A bit over a quarter of one-shot search; just under half where heads are few, as the last stages have a price."""
-    return max(0.27 * candidates, min(0.45 * candidates, 90.0))
+    return max(0.27 * candidates, min(0.48 * candidates, 90.0))
 
 
 @dataclass(frozen=True)
@@ -169,15 +165,22 @@ def _confirmed(found: Found, confirm: Measure) -> None:
         found.weight[place] = float(weight + scale * other) / 2
 
 
-def _look_again(found: Found, plan: Plan, budget: float, rng: np.random.Generator) -> list[str]:
-    """Condition on what was found until nothing new shows, or until the next look would break the budget."""
+def _look_again(
+    found: Found, plan: Plan, named: np.ndarray | None, budget: float, rng: np.random.Generator
+) -> str | None:
+    """Backups, then redundant pairs, then backups again until nothing new shows, as far as the budget goes.
+
+    Returns what was left out for want of budget, if anything.
+    """
     search = found.table.search
-    cost = 1.4 * search.candidates * plan.again / search.examples + 6
-    while found.places:
-        if search.evaluations + cost > budget:
-            return [
-                f"looking behind the found heads takes about {cost:.0f} more evaluations; the budget is {budget:.0f}"
-            ]
-        if not backups(found, plan.again, 2 * plan.hypotheses, rng):
-            break
-    return []
+    screening = 1.4 * search.candidates * plan.again / search.examples + 6
+    new, paired = bool(found.places), named is None
+    while new or not paired:
+        if search.evaluations + (screening if new else PAIRS_COST) > budget:
+            kind = "backups" if new else "redundant pairs"
+            return f"looking for {kind} would go beyond the budget of {budget:.0f} evaluations"
+        new = new and backups(found, plan.again, 2 * plan.hypotheses, rng) > 0
+        if named is not None and not paired and search.evaluations + PAIRS_COST <= budget:
+            new = redundant(found, named, 2 * plan.hypotheses, rng) > 0 or new
+            paired = True
+    return None

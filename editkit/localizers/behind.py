@@ -10,15 +10,15 @@ any of a million pairs could be the one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from editkit.localizers.evidence import stands_out, weigh
-from editkit.localizers.found import Found
-from editkit.localizers.halving import Table, halve
+from editkit.localizers.found import NOTABLE, Found
+from editkit.localizers.halving import Table, halve, telling_first
 from editkit.localizers.search import Search
 
-NOTABLE = 0.1
-"""What is not at least this share of the strongest drop is not worth conditioning on, nor counted as a backup."""
 SILENT = 16
 """How many heads that a prior names, and that do little alone, are knocked out together: see ``fours``."""
 SETS, MEMBERS, MOST = 3, 3, 0.4
@@ -36,8 +36,7 @@ def backups(found: Found, first: int, hypotheses: int, rng: np.random.Generator)
     the screen, and is taken as such.
     """
     table, search = found.table, found.table.search
-    strongest = min(found.numbers[place][0] for place in found.places)
-    given = np.array([place for place in found.places if found.numbers[place][0] <= NOTABLE * strongest])
+    strongest, given = found.strongest(), found.notable()
     rest = np.setdiff1d(np.arange(search.candidates), found.places)
     if len(rest) == 0:
         return 0
@@ -62,31 +61,29 @@ def backups(found: Found, first: int, hypotheses: int, rng: np.random.Generator)
 def redundant(found: Found, named: np.ndarray, hypotheses: int, rng: np.random.Generator) -> int:
     """Knock out together, four at a time, what the prior names and what does little alone. Returns how many it takes.
 
-    Not all at once: the prior also names heads that everything needs a little, and sixteen of those break any task.
-    Each two of the sixteen meet in exactly one of twenty sets of four.
+    The found heads are out meanwhile: what no longer matters then is no part of what is left. Not all at once: the
+    prior also names heads that everything needs a little, and sixteen of those break any task. Each two of the sixteen
+    meet in exactly one of twenty sets of four.
 
     Args:
         named: positions that the prior calls needed, most needed first.
     """
-    table, search = found.table, found.table.search
-    few = table.sequence[: max(1, search.examples // 4)]
-    measured = set(np.flatnonzero(np.isfinite(table.differences[:, few]).all(axis=1)).tolist())
-    silent = np.array([place for place in named.tolist() if place in measured and place not in found.places][:SILENT])
-    if len(silent) < 2:
-        return 0
+    search, given = found.table.search, found.notable()
+    silent = np.array([place for place in named.tolist() if place not in found.places][:SILENT], dtype=int)
     lines = [silent[[point for point in line if point < len(silent)]] for line in fours()]
     lines = [line for line in lines if len(line) > 1]
-    masks = np.zeros((len(lines), search.candidates), dtype=bool)
-    for mask, line in zip(masks, lines, strict=True):
-        mask[line] = True
-    joint = search.differences(masks, few)
-    excess = joint - np.stack([table.differences[np.ix_(line, few)].sum(0) for line in lines])
-    telling = np.flatnonzero(stands_out(excess))
+    if not lines:
+        return 0
+    behind = Behind(search, given, rng)
+    joint = behind.differences(lines, behind.few)
+    telling = np.flatnonzero(stands_out(joint))
     before = len(found.places)
-    for index in telling[np.argsort(excess.mean(1)[telling], kind="stable")][:SETS]:
-        members = _members(search, lines[index], joint[index], few)
+    for index in telling[np.argsort(joint.mean(1)[telling], kind="stable")][:SETS]:
+        line = lines[index]
+        added = joint[index] - behind.differences([line[line != place] for place in line], behind.few)
+        members = line[stands_out(added) & (added.mean(axis=1) <= MOST * joint[index].mean())]
         if 1 < len(members) <= MEMBERS and not set(members.tolist()) & set(found.places):
-            _take_together(found, members, hypotheses, rng)
+            _take_together(found, behind, members, hypotheses, rng)
     return len(found.places) - before
 
 
@@ -97,25 +94,37 @@ def fours() -> list[list[int]]:
     return slanted + [[4 * x + y for y in range(4)] for x in range(4)]
 
 
-def _members(search: Search, line: np.ndarray, joint: np.ndarray, few: np.ndarray) -> np.ndarray:
-    """Who of a set matters: put back alone, it restores most of what the set costs."""
-    masks = np.zeros((len(line), search.candidates), dtype=bool)
-    masks[:, line] = True
-    masks[np.arange(len(line)), line] = False
-    added = joint[None] - search.differences(masks, few)
-    return line[stands_out(added) & (added.mean(axis=1) <= MOST * joint.mean())]
+class Behind:
+    """Knockouts of sets of heads on top of ``given``, as differences to ``given`` alone."""
+
+    def __init__(self, search: Search, given: np.ndarray, rng: np.random.Generator) -> None:
+        self.search, self.given = search, given
+        self.before = search.scores(self._masks([given]))[0] if len(given) else search.unedited
+        self.few = telling_first(self.before, rng)[: max(1, search.examples // 4)]
+
+    def differences(self, sets: Sequence[np.ndarray], examples: np.ndarray | None = None) -> np.ndarray:
+        """float[sets, examples]; None = all examples."""
+        before = self.before if examples is None else self.before[examples]
+        return self.search.scores(self._masks(sets), examples) - before
+
+    def _masks(self, sets: Sequence[np.ndarray]) -> np.ndarray:
+        masks = np.zeros((len(sets), self.search.candidates), dtype=bool)
+        masks[:, self.given] = True
+        for mask, places in zip(masks, sets, strict=True):
+            mask[places] = True
+        return masks
 
 
-def _take_together(found: Found, members: np.ndarray, hypotheses: int, rng: np.random.Generator) -> int:
-    """Test on all examples what each member adds to the knockout of the others."""
-    search = found.table.search
-    masks = np.zeros((1 + len(members), search.candidates), dtype=bool)
-    masks[:, members] = True
-    masks[1 + np.arange(len(members)), members] = False
-    scores = search.scores(masks)
-    evidence = weigh(scores[0] - scores[1:], hypotheses, rng)
-    before = len(found.places)
-    for place, row, needed in zip(members.tolist(), evidence.rows(), evidence.needed, strict=True):
-        if needed:
-            found.add(place, row, members[members != place], beyond=row[0] / len(members))
-    return len(found.places) - before
+def _take_together(
+    found: Found, behind: Behind, members: np.ndarray, hypotheses: int, rng: np.random.Generator
+) -> None:
+    """Test on all examples what each member adds to the knockout of the others: at least twice what it does alone."""
+    others = [members[members != place] for place in members]
+    whole, *rest = behind.differences([members, *others, *members[:, None]])
+    added = whole - np.array(rest[: len(members)])
+    alone = np.array(rest[len(members) :]).mean(1)
+    evidence = weigh(added, hypotheses, rng)
+    for index, place in enumerate(members.tolist()):
+        row = evidence.rows()[index]
+        if evidence.needed[index] and row[0] <= 2 * alone[index]:
+            found.add(place, row, np.concatenate([others[index], behind.given]), beyond=row[0] / len(members))

@@ -12,6 +12,8 @@ from editkit.localization import Ranking
 from editkit.localizers.evidence import Evidence
 from editkit.localizers.halving import Table
 
+NOTABLE = 0.1
+"""What is not at least this share of the strongest drop is not worth conditioning on, nor counted as a backup."""
 Row = tuple[float, float, float, float]
 
 
@@ -40,6 +42,15 @@ class Found:
         self.weight[place] = row[0] if beyond is None else beyond
         if given is not None:
             self.conditional[place] = given
+
+    def strongest(self) -> float:
+        """The largest drop of a taken head, as a change: negative."""
+        return min(self.numbers[place][0] for place in self.places)
+
+    def notable(self) -> np.ndarray:
+        """Positions of the taken heads that matter next to the strongest: those to knock out when looking again."""
+        least = NOTABLE * self.strongest() if self.places else 0.0
+        return np.array([place for place in self.places if self.numbers[place][0] <= least], dtype=int)
 
     def ranking(self, diagnostics: dict[str, object]) -> Ranking:
         """Found heads by what they do (``weight``), then the others by how far they came."""
