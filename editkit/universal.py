@@ -99,12 +99,7 @@ def universal(
     """
     reason = _too_few(measures, formats)
     if reason:
-        warnings.warn(reason, stacklevel=2)
-        nothing = np.zeros(0)
-        return Universals(
-            nothing.astype(int), nothing, np.zeros((0, len(measures))), tuple(measures), (), nothing.astype(int), 0.0,
-            {"untested": reason},
-        )  # fmt: skip
+        return _untested(measures, reason)
     tasks = tuple(measures)
     screening = max(1, round(SCREENING / len(tasks)))
     deciding = int(np.clip(DECIDING / len(tasks), 12, 20)) if examples is None else examples
@@ -236,6 +231,12 @@ def _cost(searches: list[Search], measures: Mapping[str, Measure], per: int | No
     """Forward passes over ``per`` examples."""
     per = max(measure.examples for measure in measures.values()) if per is None else per
     return sum(search.evaluations * search.examples for search in searches) / per
+
+
+def _untested(measures: Mapping[str, Measure], reason: str) -> Universals:
+    warnings.warn(reason, stacklevel=3)
+    none, drops = np.zeros(0), np.zeros((0, len(measures)))
+    return Universals(none.astype(int), none, drops, tuple(measures), (), none.astype(int), 0.0, {"untested": reason})
 
 
 def _too_few(measures: Mapping[str, Measure], formats: Mapping[str, str]) -> str | None:

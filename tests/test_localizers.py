@@ -177,6 +177,12 @@ def test_auto_finds_a_backup_behind_the_head_it_backs_up(seed: int) -> None:
     assert 80 in needed(ranking) and 5 in ranking.diagnostics["conditional"][80]
 
 
+def test_greedy_sees_the_backup_that_one_shot_does_not() -> None:
+    world = Planted(_effects(), examples=60, backups=[(5, 80, 0.9)])
+    assert 80 in run(LOCALIZERS["greedy"], world).columns[:5]
+    assert 80 not in run(LOCALIZERS["one-shot"], world).columns[:5]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_auto_finds_a_redundant_pair_that_the_prior_names(seed: int) -> None:
     world = Planted(_effects(), seed=seed, examples=60, pairs=[(20, 77, 1.5)])
