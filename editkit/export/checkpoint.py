@@ -198,13 +198,13 @@ def _needed(base: Path, plan: Plan, link: bool) -> int:
 
 
 def _copy(base: Source, plan: Plan, directory: Path, *, link: bool) -> dict[str, patch.Digests]:
-    """Copy every file and check it at once, while both are still in memory; digests by name in OUT.
+    """Copy every file; while the next is copied, flush this one to disk and compare it with the base (still in memory).
 
-    The disk works meanwhile: each copied file is flushed in a thread of its own.
+    Returns the digests by name in OUT.
     """
     digests: dict[str, patch.Digests] = {}
-    with ThreadPoolExecutor(1) as flusher:
-        flushing = []
+    with ThreadPoolExecutor(1) as flusher, ThreadPoolExecutor(1) as checker:
+        behind = []
         for name, at in plan.contents.copied.items():
             real, target = inside(base.directory, name), directory / at
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -213,14 +213,14 @@ def _copy(base: Source, plan: Plan, directory: Path, *, link: bool) -> dict[str,
                 digests[at] = patch.Digests(None, known or digest_of(target))
                 continue
             digests[at] = patch.copy(real, target, runs, known=known)
-            flushing.append(flusher.submit(flush, target))
-            _check(plan, name, patch.differences(real, target, runs))
-        for future in flushing:
+            behind += [flusher.submit(flush, target), checker.submit(_compare, plan, name, real, target)]
+        for future in behind:
             future.result()
     return digests
 
 
-def _check(plan: Plan, name: str, places: Sequence[int]) -> None:
+def _compare(plan: Plan, name: str, real: Path, target: Path) -> None:
+    places = patch.differences(real, target, plan.runs.get(name, ()))
     if places:
         raise IntegrityError(
             f"{name}: reopened, it is not what was written ({_tensor_at(plan.headers, name, places[0])} differs). "
