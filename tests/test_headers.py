@@ -103,6 +103,7 @@ def _both_read(raw: bytes) -> tuple[dict[str, headers.TensorInfo] | None, bool]:
 _GOOD = (
     b'{"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"U8","shape":[5],"data_offsets":[24,29]}}'
 )
+_GAP = b'{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[8,12]}}'
 _json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
@@ -135,6 +136,7 @@ def _flipped(draw: st.DrawFn) -> bytes:
 @settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
 @given(raw=_structured | _flipped() | st.binary(max_size=128))
 @example(raw=_file(_GOOD, bytes(29)))
+@example(raw=_file(_GAP, bytes(12)))
 @example(raw=_file(b'{"a":' * 200_000))
 @example(raw=_file(b"[" * 200_000))
 @example(raw=_file(b'{"a":{"dtype":"F32","shape":[1' + b"0" * 9000 + b'],"data_offsets":[0,4]}}', bytes(4)))
