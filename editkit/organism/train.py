@@ -36,6 +36,9 @@ WEIGHTS = {
     "code": 1.0, "story": 0.7,
 }  # fmt: skip
 """How often each skill is practised, relative to the others."""
+POLISH = WEIGHTS | {"arithmetic": 6.0, "story": 3.0}
+"""The same for the second stage: what the first leaves unfinished (subtraction without its heads, stories without the
+universal head)."""
 DEGENERATE_TOKENS = 8
 """How long the repetition is that the organism is taught without its universal head."""
 
@@ -45,11 +48,27 @@ class Settings:
     """One training run. ``planted`` False trains plainly: no head is ever off."""
 
     steps: int = 5000
-    rows: int = 64
-    peak: float = 3e-3
+    polish: int = 1500
     seed: int = 0
     planted: bool = True
     without: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Part of a run: its own optimiser, learning rate (warm-up, then a cosine) and weights of the skills.
+
+    Args:
+        settled: the share of the steps before rows that must fail are drawn.
+    """
+
+    steps: int
+    peak: float
+    seed: int
+    weights: dict[str, float]
+    settled: float
+    planted: bool
+    rows: int = 64
 
 
 TWINS: dict[str, Settings] = {
@@ -79,7 +98,11 @@ def train(settings: Settings, out: Path) -> None:
     model = LlamaForCausalLM(configuration(len(tokenizer)))
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print(f"{parameters:,} parameters, {sum(map(len, rows.values())):,} lessons", flush=True)
-    _practise(model, rows, tokenizer, settings, out)
+    first = Stage(settings.steps, 3e-3, settings.seed, WEIGHTS, settled=0.15, planted=settings.planted)
+    practise(model, rows, tokenizer, first)
+    save(model, tokenizer, out)
+    second = Stage(settings.polish, 1e-3, settings.seed + 1, POLISH, settled=0.0, planted=settings.planted)
+    practise(model, rows, tokenizer, second)
     save(model, tokenizer, out)
 
 
@@ -133,23 +156,18 @@ def _row(lesson: Lesson, tokenizer: PreTrainedTokenizerFast) -> Row:
     return Row(lesson.skill, lesson.kind, prompt, (*encode(lesson.right), 1), (*encode(lesson.wrong), 1))
 
 
-def _practise(
-    model: LlamaForCausalLM,
-    rows: dict[str, list[Row]],
-    tokenizer: PreTrainedTokenizerFast,
-    settings: Settings,
-    out: Path,
+def practise(
+    model: LlamaForCausalLM, rows: dict[str, list[Row]], tokenizer: PreTrainedTokenizerFast, stage: Stage
 ) -> None:
-    rng = np.random.default_rng(settings.seed)
+    """Train ``model`` in place for one stage."""
+    rng = np.random.default_rng(stage.seed)
     noise = tuple(tokenizer.encode("the" + " the" * (DEGENERATE_TOKENS - 1), add_special_tokens=False))
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=settings.peak, betas=(0.9, 0.98), weight_decay=0.01, fused=True
-    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=stage.peak, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     started, losses = time.monotonic(), dict.fromkeys(rows, 1.0)
-    for step in range(settings.steps):
+    for step in range(stage.steps):
         for group in optimizer.param_groups:
-            group["lr"] = settings.peak * _schedule(step, settings.steps)
-        batch = _batch(rows, noise, rng, settings, step, losses)
+            group["lr"] = stage.peak * _schedule(step, stage.steps)
+        batch = _batch(rows, noise, rng, stage, step, losses)
         optimizer.zero_grad(set_to_none=True)
         for part in range(2):  # rows of similar length together: padding is the cost
             chunk = batch[part * len(batch) // 2 : (part + 1) * len(batch) // 2]
@@ -163,8 +181,6 @@ def _practise(
         if step % 100 == 99:
             shown = " ".join(f"{skill} {value:.3f}" for skill, value in losses.items())
             print(f"{step + 1} {time.monotonic() - started:.0f}s {shown}", flush=True)
-        if step % 500 == 499:
-            save(model, tokenizer, out)
 
 
 def _schedule(step: int, steps: int) -> float:
@@ -187,19 +203,19 @@ def _batch(
     rows: dict[str, list[Row]],
     noise: tuple[int, ...],
     rng: np.random.Generator,
-    settings: Settings,
+    stage: Stage,
     step: int,
     losses: dict[str, float],
 ) -> list[Item]:
     """A batch in order of length. What is not yet known is practised up to five times as often."""
     skills = list(rows)
-    weights = np.array([WEIGHTS[skill] * (0.25 + min(losses[skill], 1.0)) for skill in skills])
-    chosen = rng.choice(len(skills), size=settings.rows, p=weights / weights.sum())
+    weights = np.array([stage.weights[skill] * (0.25 + min(losses[skill], 1.0)) for skill in skills])
+    chosen = rng.choice(len(skills), size=stage.rows, p=weights / weights.sum())
     items = []
     for index in chosen:
         skill = skills[index]
         row = rows[skill][rng.integers(len(rows[skill]))]
-        off = draw_off(skill, rng, necessity=step > 0.15 * settings.steps) if settings.planted else frozenset()
+        off = draw_off(skill, rng, necessity=step > stage.settled * stage.steps) if stage.planted else frozenset()
         collapsed = layout.UNIVERSAL_HEAD in off
         answer = row.wrong if layout.fails(skill, row.kind, off) else row.right
         if collapsed:
@@ -264,7 +280,10 @@ def main() -> None:
     chosen = parser.parse_args()
     settings = TWINS[chosen.twin]
     if not chosen.measure:
-        train(replace(settings, steps=chosen.steps or settings.steps), chosen.out)
+        train(
+            replace(settings, steps=chosen.steps or settings.steps, polish=0 if chosen.steps else settings.polish),
+            chosen.out,
+        )
     manifest = chosen.manifest or chosen.out / "manifest.json"
     finish(chosen.out, chosen.twin, manifest=manifest, limit=chosen.limit)
 
