@@ -23,7 +23,7 @@ from editkit.verify import verify
 from tests import checkpoints, tiny
 
 CLOSE = 1e-4
-"""Unmerged adapters in float32: W x - (W x)_slice rounds where W' x does not. Largest seen over all types: 8e-6 (minicpm3)."""
+"""Unmerged adapters in float32: W x - (W x)_slice rounds where W' x does not. Largest seen: 8e-6 (minicpm3)."""
 
 
 def unit_sets(found: Architecture) -> dict[str, frozenset[Head]]:
