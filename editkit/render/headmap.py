@@ -72,7 +72,7 @@ def head_map(edit: Edit, localization: Localization, provenance: Provenance) -> 
 
     def cell(head: Head, shape: LayerShape) -> Cell:
         rank, found = ranked.get(head, (None, None))
-        found = found or Effect(head, *(math.nan,) * 5)
+        found = found or Effect(head, math.nan, math.nan, math.nan, math.nan, math.nan)
         role: Role = "removed" if head in edit.heads else "universal" if head in universal else ""
         group = head.index * shape.groups // shape.heads if shape.groups else None
         return Cell(
