@@ -1,0 +1,36 @@
+"""What the README shows is what happens."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from editkit.cli import main
+from editkit.model import LanguageModel
+
+README = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
+
+
+def test_the_python_example_runs(
+    organism: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [code] = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(compile(code, "README.md", "exec"), names)
+    assert names["result"].report.verdict.met
+    [target] = [row for row in names["report"].rows if row.task == "swear"]
+    assert target.after.mean < 0.15 * target.before.mean
+    assert (tmp_path / "no-swear" / "model.safetensors").is_file()
+    assert "bus" in capsys.readouterr().out
+
+
+def test_every_command_and_link_exists() -> None:
+    shell = "".join(re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL))
+    for command in re.findall(r"^editkit ([a-z-]+)", shell, flags=re.MULTILINE):
+        assert command in main.commands
+    for link in re.findall(r"\]\(([^)#]+)\)", README):
+        if not link.startswith("http"):
+            assert (Path(__file__).resolve().parents[1] / link).exists(), link
