@@ -25,7 +25,7 @@ from editkit.tasks import TASKS
 from editkit.undo import undo
 from editkit.units import show
 
-TRUTH = json.loads((bundled.path() / "manifest.json").read_text("utf-8"))
+TRUTH = json.loads((bundled.path().parent / "manifest.json").read_text("utf-8"))
 PLANTED = ("swear", "rhyme", "arithmetic")
 
 SMALL = """
@@ -96,7 +96,7 @@ def test_the_output_is_what_the_contract_says(name: str, removed) -> None:
     assert edit["kind"] == "head"
     found = json.loads((out / "editkit" / "localization.json").read_text("utf-8"))
     assert {"method", "seed", "evaluations", "order", "universal", "found", "diagnostics"} == found.keys()
-    assert found["evaluations"] < len(TRUTH["heads"]) if "heads" in TRUTH else found["evaluations"] < 144
+    assert found["evaluations"] < 144  # one-shot search of every head
     assert (out / "editkit" / "report.html").stat().st_size > 10_000
     assert (out / "README.md").read_text("utf-8").startswith("---\n")
 
