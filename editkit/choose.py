@@ -1,6 +1,8 @@
 """How many heads to remove: the smallest prefix of the ranking that meets the goal within the damage budget.
 
-Decided with real answers on the ``choose`` split. The target is measured for every number of heads, the retained
+Decided with real answers on the ``choose`` split. A number of heads will do when the whole interval of what is left of
+the target is below the goal, so that fresh examples will most likely agree; where none is so certain, the first whose
+mean is. The target is measured for every number of heads, the retained
 tasks only where the target has fallen far enough; the result is also the dose curve of the report.
 """
 
@@ -60,27 +62,34 @@ def choose(
             return answers(model, tasks, mask, store, split="choose", limit=limit, advance=advance)
 
         [unedited], retained = tried([wanted.target], 0), tried(wanted.retain, 0)
-        dose, chosen = [_dose(0, unedited, retained, rng)], None
+        dose, chosen, hoped = [_dose(0, unedited, retained, rng)], None, None
         for number in range(1, most + 1):
             [sheet] = tried([wanted.target], number)
-            reached = kept(unedited, sheet) <= recipe.goal
+            share, at_worst = kept(unedited, sheet, rng)
+            reached = share <= recipe.goal
             others = tried(wanted.retain, number) if reached or number == count else []
             dose.append(_dose(number, sheet, others, rng))
             if chosen is None and reached:
                 paired = rows(wanted, [unedited, *retained], [sheet, *others], split="choose", rng=rng)
-                chosen = number if judge(paired, recipe.criteria).met else None
+                met = judge(paired, recipe.criteria).met
+                chosen = number if met and at_worst <= recipe.goal else None
+                hoped = hoped or (number if met else None)
             if chosen is not None and number >= min(most, chosen + 2):
                 break
-    number = count or chosen or _least(dose)
-    return Choice(frozenset(ranked[:number]), chosen is not None, tuple(dose))
+    number = count or chosen or hoped or _least(dose)
+    return Choice(frozenset(ranked[:number]), (chosen or hoped) is not None, tuple(dose))
 
 
-def kept(before: Sheet, after: Sheet) -> float:
-    """The share of the capability that is left, above chance; an answer that collapsed keeps its old score."""
+def kept(before: Sheet, after: Sheet, rng: np.random.Generator) -> tuple[float, float]:
+    """The share of the capability that is left, above chance, and the upper end of its 95 % interval.
+
+    An answer that collapsed keeps its old score.
+    """
     chance = before.task.chance
     pairs = zip(before.cells, after.cells, strict=True)
-    left = float(np.mean([new.value if new.valid else old.value for old, new in pairs]))
-    return max(0.0, left - chance) / max(1e-9, before.mean - chance)
+    left = mean_interval([new.value if new.valid else old.value for old, new in pairs], rng=rng)
+    whole = max(1e-9, before.mean - chance)
+    return max(0.0, left.mean - chance) / whole, max(0.0, left.high - chance) / whole
 
 
 def _least(dose: Sequence[Dose]) -> int:
