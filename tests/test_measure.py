@@ -113,10 +113,10 @@ def test_gate_gradients_agree_with_finite_differences(organism: LanguageModel, s
     """Integrated gradients of a sum over all gates is the difference between all gates open and all shut."""
     examples = examples_of(TASKS["arithmetic"], "locate", limit=6)
     measure = likelihood_measure(organism, TASKS["arithmetic"], examples, store)
-    prior = gate_prior(measure, steps=64, limit=6)
+    prior = gate_prior(measure, steps=768, limit=6)
     assert prior is not None
     effects, cost = prior()
-    assert cost == pytest.approx(3 * 64)
+    assert cost == pytest.approx(3 * 768)
     rows = [requests[pick] for _, requests, pick in measure.anchors]
     total = 0.0
     for request in rows:
@@ -126,7 +126,8 @@ def test_gate_gradients_agree_with_finite_differences(organism: LanguageModel, s
         assert isinstance(on, Likelihood)
         assert isinstance(off, Likelihood)
         total += (on.logprob - off.logprob) / on.tokens
-    # Completeness (Sundararajan et al., proposition 1); the path's midpoint rule leaves a few percent.
+    # Completeness (Sundararajan et al., proposition 1). The path is steep: the midpoint rule is off by 77 % with 64
+    # steps and by 5 % with 256: it converges on the difference.
     assert -effects.sum() == pytest.approx(total / len(rows), rel=0.05)
 
 

@@ -33,11 +33,11 @@ def test_single_head_knockouts_score_the_same_with_and_without(organism: Languag
 
 
 def test_layers_below_run_once_per_text(organism: LanguageModel) -> None:
-    """The point of it: rows that enter the first block, and rows that enter the last."""
+    """The point of it: rows that leave the first block, and rows that leave the last."""
     assert organism.blocks is not None
-    entered: list[int] = []
+    left: list[int] = []
     handles = [
-        block.register_forward_pre_hook(lambda module, args, kwargs: entered.append(len(args[0])), with_kwargs=True)
+        block.register_forward_hook(lambda module, args, output: left.append(len(output)))
         for block in (organism.blocks[0], organism.blocks[-1])
     ]
     last = organism.architecture.layers - 1
@@ -45,7 +45,7 @@ def test_layers_below_run_once_per_text(organism: LanguageModel) -> None:
     organism.answer([REQUESTS[0]] * len(masks), masks)
     for handle in handles:
         handle.remove()
-    assert entered == [1, len(masks)]
+    assert left == [1, len(masks)]
 
 
 @pytest.mark.parametrize("model_type", ["llama", "qwen3", "gemma2", "gpt2", "gpt_neox", "mixtral", "bloom", "opt"])
