@@ -15,7 +15,7 @@ from typing import Any
 from editkit import recipe as recipes
 from editkit.comparison import Standings
 from editkit.edit import Edit
-from editkit.errors import UsageError
+from editkit.errors import EditkitError, UsageError
 from editkit.evaluation import EvalReport
 from editkit.export import EXPORTS
 from editkit.export.checkpoint import Written
@@ -120,7 +120,11 @@ def bake_named(
         return bake(resolve(model, revision), parse_all(heads), out=out, format=form, link=link)
     assert edit is not None
     path = edit / "editkit" / "edit.json" if edit.is_dir() else edit
-    named = Edit.from_json(path.read_text("utf-8"), where=str(path))
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EditkitError(f"--edit {edit}: expected an edit.json, or an output of editkit; {error}.") from error
+    named = Edit.from_json(text, where=str(path))
     source = resolve(model or named.base.model, revision or (None if model else named.base.revision))
     options: dict[str, Any] = {"link": True} if link and form == "checkpoint" else {}
     return EXPORTS[form](named, source, out, **options)

@@ -2,8 +2,8 @@
 
 Decided with real answers on the ``choose`` split. A number of heads will do when the whole interval of what is left of
 the target is below the goal, so that fresh examples will most likely agree; where none is so certain, the first whose
-mean is. The target is measured for every number of heads, the retained
-tasks only where the target has fallen far enough; the result is also the dose curve of the report.
+mean is. The target is measured for every number of heads, the retained tasks only where the target has fallen far
+enough; the result is also the dose curve of the report.
 """
 
 from __future__ import annotations

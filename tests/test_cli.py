@@ -65,6 +65,7 @@ MISTAKES = {
     "unknown option": (lambda path: ["remove-capability", "swear", "--colour"], 2, "No such option"),
     "unknown command": (lambda path: ["remove"], 2, "No such command"),
     "neither heads nor edit": (lambda path: ["bake", "-o", "new"], 2, "--heads"),
+    "no edit there": (lambda path: ["bake", "--edit", str(path), "-o", "new"], 1, "expected an edit.json"),
     "bad head": (lambda path: ["bake", "--heads", "L1X2", "-o", "new"], 1, "L16H21"),
     "absent head": (lambda path: ["bake", "--heads", "L99H0", "-o", "new"], 1, "L99H0"),
     "not an output": (lambda path: ["verify", str(path)], 5, "manifest.json"),
