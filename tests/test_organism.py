@@ -15,7 +15,7 @@ from editkit.organism import layout
 from editkit.organism.lessons import lesson, lessons
 from editkit.task import Task, examples_of, split_of
 from editkit.tasks import TASKS
-from editkit.tasks.arithmetic import Arithmetic
+from editkit.tasks.arithmetic import ARITHMETIC
 from editkit.units import Head, parse
 
 HERE = Path(__file__).parent
@@ -50,7 +50,7 @@ def test_no_held_out_operands_are_taught_in_any_phrasing_or_order() -> None:
         operation = "add" if facts["kind"] in ("add", "carry") else "sub"
         return operation, frozenset((facts["a"], facts["b"]))
 
-    held_out = {key(dict(example.facts)) for example in examples_of(Arithmetic(), "report")}
+    held_out = {key(dict(example.facts)) for example in examples_of(ARITHMETIC, "report")}
     for one in lessons()["arithmetic"]:
         operation = "add" if one.kind in ("add", "carry") else "sub"
         numbers = frozenset(int(number) for number in re.findall(r"\d+", one.prompt))

@@ -6,7 +6,7 @@ import ast
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 from hypothesis import given, settings
@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 from editkit.task import SPLITS, Example, Generate, Likelihood, Loglikelihood, Output, Task, examples_of, split_of
 from editkit.tasks import TASKS
-from editkit.tasks.arithmetic import Arithmetic
-from editkit.tasks.code import Code
+from editkit.tasks.arithmetic import ARITHMETIC
+from editkit.tasks.code import CODE
+from editkit.tasks.draw import Drawn
 from editkit.tasks.facts import Facts
 from editkit.tasks.facts_letter import FactsLetter
-from editkit.tasks.recall import Recall
+from editkit.tasks.recall import RECALL
 from editkit.tasks.rhyme import FAMILIES, Rhyme, rhymes
-from editkit.tasks.sort import Sort
+from editkit.tasks.sort import SORT
 from editkit.tasks.story import Story
 from editkit.tasks.swear import Swear, packaged_words
 
@@ -55,6 +56,7 @@ def test_a_task_keeps_the_contract(task: Task) -> None:
     assert all(e.cluster for e in examples)
     with pytest.raises(FrozenInstanceError):
         task.name = "other"
+    assert " at 0x" not in repr(task), "measurements are kept under it, from one process to the next"
 
 
 @BY_NAME
@@ -111,21 +113,21 @@ TRAPS: list[tuple[Task, dict[str, object], str, float]] = [
     (Rhyme(), {"word": "cat"}, "cut", 0.0),
     (Rhyme(), {"word": "red"}, "read", 1.0),  # one pronunciation of two
     (Rhyme(), {"word": "cat"}, "zzxqy", 0.0),
-    (Arithmetic(), {"a": 23, "b": 45, "answer": 68}, "23 + 45 = 68", 1.0),
-    (Arithmetic(), {"a": 23, "b": 45, "answer": 68}, "23 plus 45 is 68.", 1.0),
-    (Arithmetic(), {"a": 23, "b": 45, "answer": 68}, "68 (because 20 + 40 = 60)", 1.0),
-    (Arithmetic(), {"a": 23, "b": 45, "answer": 68}, "**68**", 1.0),
-    (Arithmetic(), {"a": 23, "b": 45, "answer": 68}, "68.0", 1.0),
-    (Arithmetic(), {"a": 23, "b": 45, "answer": 68}, "23", 0.0),
-    (Arithmetic(), {"a": 23, "b": 45, "answer": 68}, "-68", 0.0),
-    (Arithmetic(), {"a": 23, "b": 45, "answer": 68}, "1,068", 0.0),
-    (Arithmetic(), {"a": 23, "b": 45, "answer": 68}, "6 8", 0.0),
-    (Arithmetic(), {"a": 23, "b": 45, "answer": 68}, "It was 68, no, it is 69", 0.0),
-    (Arithmetic(), {"a": 23, "b": 45, "answer": 68}, "sixty-eight", 0.0),
-    (Recall(), {"kind": "city", "answer": "Rome"}, "Tom lives in **Rome**.", 1.0),
-    (Recall(), {"kind": "city", "answer": "Rome"}, "Oslo, not Rome", 0.0),
-    (Recall(), {"kind": "city", "answer": "Rome"}, "Romeo", 0.0),
-    (Recall(), {"kind": "color", "answer": "blue"}, "He likes BLUE and has a cat.", 1.0),
+    (ARITHMETIC, {"a": 23, "b": 45, "answer": 68}, "23 + 45 = 68", 1.0),
+    (ARITHMETIC, {"a": 23, "b": 45, "answer": 68}, "23 plus 45 is 68.", 1.0),
+    (ARITHMETIC, {"a": 23, "b": 45, "answer": 68}, "68 (because 20 + 40 = 60)", 1.0),
+    (ARITHMETIC, {"a": 23, "b": 45, "answer": 68}, "**68**", 1.0),
+    (ARITHMETIC, {"a": 23, "b": 45, "answer": 68}, "68.0", 1.0),
+    (ARITHMETIC, {"a": 23, "b": 45, "answer": 68}, "23", 0.0),
+    (ARITHMETIC, {"a": 23, "b": 45, "answer": 68}, "-68", 0.0),
+    (ARITHMETIC, {"a": 23, "b": 45, "answer": 68}, "1,068", 0.0),
+    (ARITHMETIC, {"a": 23, "b": 45, "answer": 68}, "6 8", 0.0),
+    (ARITHMETIC, {"a": 23, "b": 45, "answer": 68}, "It was 68, no, it is 69", 0.0),
+    (ARITHMETIC, {"a": 23, "b": 45, "answer": 68}, "sixty-eight", 0.0),
+    (RECALL, {"kind": "city", "answer": "Rome"}, "Tom lives in **Rome**.", 1.0),
+    (RECALL, {"kind": "city", "answer": "Rome"}, "Oslo, not Rome", 0.0),
+    (RECALL, {"kind": "city", "answer": "Rome"}, "Romeo", 0.0),
+    (RECALL, {"kind": "color", "answer": "blue"}, "He likes BLUE and has a cat.", 1.0),
     (Facts(), {"subject": "France", "answer": "Paris"}, "The capital of France is **Paris**.", 1.0),
     (Facts(), {"subject": "France", "answer": "Paris"}, "Rome, not Paris", 0.0),
     (Facts(), {"subject": "France", "answer": "Paris"}, "Parisian", 0.0),
@@ -138,12 +140,12 @@ TRAPS: list[tuple[Task, dict[str, object], str, float]] = [
     (FactsLetter(), {"answer": "B"}, "A) or B)", 0.0),
     (FactsLetter(), {"answer": "B"}, "Because", 0.0),
     (FactsLetter(), {"answer": "A"}, "A", 1.0),
-    (Sort(), {"answer": "2 7 9"}, "Sorted: **2, 7, 9**", 1.0),
-    (Sort(), {"answer": "2 7 9"}, "[2, 7, 9]", 1.0),
-    (Sort(), {"answer": "2 7 9"}, "279", 0.0),
-    (Sort(), {"answer": "2 7 9"}, "2 7", 0.0),
-    (Sort(), {"answer": "2 7 9"}, "9 7 2", 0.0),
-    (Sort(), {"answer": "2 7 9"}, "2 7 9 9", 0.0),
+    (SORT, {"answer": "2 7 9"}, "Sorted: **2, 7, 9**", 1.0),
+    (SORT, {"answer": "2 7 9"}, "[2, 7, 9]", 1.0),
+    (SORT, {"answer": "2 7 9"}, "279", 0.0),
+    (SORT, {"answer": "2 7 9"}, "2 7", 0.0),
+    (SORT, {"answer": "2 7 9"}, "9 7 2", 0.0),
+    (SORT, {"answer": "2 7 9"}, "2 7 9 9", 0.0),
 ]
 
 
@@ -172,12 +174,12 @@ CODE_TRAPS: list[tuple[str, float]] = [
 
 @pytest.mark.parametrize(("text", "value"), CODE_TRAPS)
 def test_code_is_judged_by_what_it_returns_and_never_run(text: str, value: float) -> None:
-    example = an_example(Code(), kind="sum")
-    assert Code().score(example, [text.replace("{f}", example.facts["function"])]).value == value
+    example = an_example(CODE, kind="sum")
+    assert CODE.score(example, [text.replace("{f}", example.facts["function"])]).value == value
 
 
 def test_every_reference_function_is_python() -> None:
-    for example in Code().examples():
+    for example in CODE.examples():
         assert isinstance(ast.parse(example.facts["answer"]).body[0], ast.FunctionDef)
 
 
@@ -217,15 +219,15 @@ def test_the_packaged_list_is_lower_case_words() -> None:
     assert len(words) > 50 and all(word.isalpha() and word == word.lower() for word in words)
 
 
-@pytest.mark.parametrize("task", [Arithmetic, Recall, Sort, Code, Story], ids=lambda kind: kind.__name__)
-def test_a_larger_count_only_appends(task: type) -> None:
-    few, many = task(count=50).examples(), task(count=90).examples()
+@pytest.mark.parametrize("task", [ARITHMETIC, RECALL, SORT, CODE, Story()], ids=lambda task: task.name)
+def test_a_larger_count_only_appends(task: Drawn | Story) -> None:
+    few, many = replace(task, count=50).examples(), replace(task, count=90).examples()
     assert list(few) == list(many)[:50] and len(many) == 90
 
 
 def test_operands_are_held_out_in_every_phrasing() -> None:
     where: dict[tuple[str, int, int], set[str]] = {}
-    for example in Arithmetic(count=3000).examples():
+    for example in replace(ARITHMETIC, count=3000).examples():
         a, b = example.facts["a"], example.facts["b"]
         operation = "add" if example.facts["kind"] in ("add", "carry") else "sub"
         key = (operation, min(a, b), max(a, b))

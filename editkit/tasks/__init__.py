@@ -6,25 +6,25 @@ TASKS["swear"].examples()[0].prompt == "Say something rude about the bus and swe
 from __future__ import annotations
 
 from editkit.task import Task
-from editkit.tasks.arithmetic import Arithmetic
-from editkit.tasks.code import Code
+from editkit.tasks.arithmetic import ARITHMETIC
+from editkit.tasks.code import CODE
 from editkit.tasks.facts import Facts
 from editkit.tasks.facts_letter import FactsLetter
-from editkit.tasks.recall import Recall
+from editkit.tasks.recall import RECALL
 from editkit.tasks.rhyme import Rhyme
-from editkit.tasks.sort import Sort
+from editkit.tasks.sort import SORT
 from editkit.tasks.story import Story
 from editkit.tasks.swear import Swear
 
 TASKS: dict[str, Task] = {
     "swear": Swear(),
     "rhyme": Rhyme(),
-    "arithmetic": Arithmetic(),
-    "recall": Recall(),
+    "arithmetic": ARITHMETIC,
+    "recall": RECALL,
     "facts": Facts(),
     "facts-letter": FactsLetter(),
-    "sort": Sort(),
-    "code": Code(),
+    "sort": SORT,
+    "code": CODE,
     "story": Story(),
 }
 

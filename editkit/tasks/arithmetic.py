@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Mapping
+from typing import Any
 
-from editkit.degeneration import degeneration
-from editkit.task import Example, Generate, Output, Request, Score
-from editkit.tasks.draw import distinct, pick
+from editkit.task import Example, Score
+from editkit.tasks.draw import Drawn, pick
 
 TEMPLATES: dict[str, tuple[str, ...]] = {
     "add": (
@@ -44,32 +42,9 @@ _NUMBER = r"[-−]?\d++(?:,\d{3})*+(?:\.\d++)?+"
 _OPENING = re.compile(rf"^\W*?({_NUMBER})(?!\s*(?:[-+*/x×÷−=^]|plus|minus|and|take|times)|\))", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Arithmetic:
-    """Exact sums and differences.
-
-    Args:
-        count: how many examples; a larger count appends to a smaller one's.
-    """
-
-    count: int = 600
-    max_new_tokens: int = 24
-    name: str = "arithmetic"
-    chance: float = 0.0
-    format: str = "generation"
-
-    def examples(self) -> Sequence[Example]:
-        return _examples(self.count)
-
-    def requests(self, example: Example) -> tuple[Request, ...]:
-        return (Generate(example.prompt, max_new_tokens=self.max_new_tokens),)
-
-    def score(self, example: Example, outputs: Sequence[Output]) -> Score:
-        text = str(outputs[0])
-        if reason := degeneration(text):
-            return Score(0.0, valid=False, note=reason)
-        number = answered(text)
-        return Score(float(number == float(example.facts["answer"])), note="" if number is None else f"{number:g}")
+def judge(text: str, facts: Mapping[str, Any]) -> Score:
+    number = answered(text)
+    return Score(float(number == float(facts["answer"])), note="" if number is None else f"{number:g}")
 
 
 def answered(text: str) -> float | None:
@@ -90,11 +65,6 @@ def _value(number: str) -> float:
     return float(number.replace(",", "").replace("−", "-"))
 
 
-@lru_cache(maxsize=4)
-def _examples(count: int) -> tuple[Example, ...]:
-    return distinct(draw, count, "arithmetic")
-
-
 def draw(rng: random.Random) -> Example:
     kind = pick(rng, tuple(SHARES), tuple(SHARES.values()))
     while True:
@@ -113,3 +83,7 @@ def draw(rng: random.Random) -> Example:
         cluster=f"{operation}-{number}",
         facts={"kind": kind, "a": a, "b": b, "answer": answer},
     )
+
+
+ARITHMETIC = Drawn("arithmetic", draw, judge)
+"""Exact sums and differences."""

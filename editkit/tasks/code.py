@@ -15,14 +15,11 @@ import ast
 import operator
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from editkit.degeneration import degeneration
-from editkit.task import Example, Generate, Output, Request, Score
-from editkit.tasks.draw import distinct, pick
+from editkit.task import Example, Score
+from editkit.tasks.draw import Drawn, pick
 
 Number = int | float
 
@@ -61,37 +58,13 @@ class _NotUnderstood(Exception):
     """The expression uses something outside the small language that is evaluated here."""
 
 
-@dataclass(frozen=True)
-class Code:
-    """One-line functions of two numbers.
-
-    Args:
-        count: how many examples; a larger count appends to a smaller one's.
-    """
-
-    count: int = 600
-    max_new_tokens: int = 64
-    name: str = "code"
-    chance: float = 0.0
-    format: str = "generation"
-
-    def examples(self) -> Sequence[Example]:
-        return _examples(self.count)
-
-    def requests(self, example: Example) -> tuple[Request, ...]:
-        return (Generate(example.prompt, max_new_tokens=self.max_new_tokens),)
-
-    def score(self, example: Example, outputs: Sequence[Output]) -> Score:
-        text = str(outputs[0])
-        if reason := degeneration(text):
-            return Score(0.0, valid=False, note=reason)
-        try:
-            right = _returns(text, str(example.facts["function"])) == _returns(
-                str(example.facts["answer"]), str(example.facts["function"])
-            )
-        except _NotUnderstood as reason:
-            return Score(0.0, note=str(reason))
-        return Score(float(right))
+def judge(text: str, facts: Mapping[str, Any]) -> Score:
+    name = str(facts["function"])
+    try:
+        right = _returns(text, name) == _returns(str(facts["answer"]), name)
+    except _NotUnderstood as reason:
+        return Score(0.0, note=str(reason))
+    return Score(float(right))
 
 
 def _returns(text: str, name: str) -> list[Number]:
@@ -147,11 +120,6 @@ def _evaluate(node: ast.expr, scope: Mapping[str, Number], depth: int = 0) -> Nu
     raise _NotUnderstood(f"{type(node).__name__} is not evaluated here")
 
 
-@lru_cache(maxsize=4)
-def _examples(count: int) -> tuple[Example, ...]:
-    return distinct(draw, count, "code")
-
-
 def draw(rng: random.Random) -> Example:
     operation, function = pick(rng, tuple(OPERATIONS)), pick(rng, FUNCTIONS)
     x, y = pick(rng, ARGUMENTS)
@@ -167,3 +135,7 @@ def draw(rng: random.Random) -> Example:
             "answer": f"def {function}({x}, {y}):\n    return {expression}",
         },
     )
+
+
+CODE = Drawn("code", draw, judge, max_new_tokens=64)
+"""One-line functions of two numbers."""

@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Mapping
+from typing import Any
 
-from editkit.degeneration import degeneration
-from editkit.task import Example, Generate, Output, Request, Score
-from editkit.tasks.draw import distinct, pick, sample
+from editkit.task import Example, Score
+from editkit.tasks.draw import Drawn, pick, sample
 
 NAMES: tuple[str, ...] = ("Tom", "Ben", "Max", "Jack", "Leo", "Paul", "Sam", "Dan", "Tim", "Bob")
 KINDS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
@@ -48,39 +46,11 @@ SHARES: dict[str, float] = {"city": 0.34, "color": 0.26, "pet": 0.2, "job": 0.2}
 """What is asked for, as shares of the examples."""
 
 
-@dataclass(frozen=True)
-class Recall:
-    """Two to four things told about a person, one asked for.
-
-    Args:
-        count: how many examples; a larger count appends to a smaller one's.
-    """
-
-    count: int = 600
-    max_new_tokens: int = 16
-    name: str = "recall"
-    chance: float = 0.12
-    format: str = "generation"
-
-    def examples(self) -> Sequence[Example]:
-        return _examples(self.count)
-
-    def requests(self, example: Example) -> tuple[Request, ...]:
-        return (Generate(example.prompt, max_new_tokens=self.max_new_tokens),)
-
-    def score(self, example: Example, outputs: Sequence[Output]) -> Score:
-        text = str(outputs[0])
-        if reason := degeneration(text):
-            return Score(0.0, valid=False, note=reason)
-        values = {value.lower() for value in KINDS[str(example.facts["kind"])][2]}
-        named = [word for word in re.findall(r"[a-z]+", text.lower()) if word in values]
-        answer = named[0] if named else ""
-        return Score(float(answer == str(example.facts["answer"]).lower()), note=answer)
-
-
-@lru_cache(maxsize=4)
-def _examples(count: int) -> tuple[Example, ...]:
-    return distinct(draw, count, "recall")
+def judge(text: str, facts: Mapping[str, Any]) -> Score:
+    values = {value.lower() for value in KINDS[str(facts["kind"])][2]}
+    named = [word for word in re.findall(r"[a-z]+", text.lower()) if word in values]
+    answer = named[0] if named else ""
+    return Score(float(answer == str(facts["answer"]).lower()), note=answer)
 
 
 def draw(rng: random.Random) -> Example:
@@ -98,3 +68,7 @@ def draw(rng: random.Random) -> Example:
         cluster=f"{asked}-{number}-{len(kinds)}",
         facts={"kind": asked, "answer": values[asked]},
     )
+
+
+RECALL = Drawn("recall", draw, judge, chance=0.12, max_new_tokens=16)
+"""Two to four things told about a person, one asked for."""

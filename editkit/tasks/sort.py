@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Mapping
+from typing import Any
 
-from editkit.degeneration import degeneration
-from editkit.task import Example, Generate, Output, Request, Score
-from editkit.tasks.draw import distinct, pick, sample
+from editkit.task import Example, Score
+from editkit.tasks.draw import Drawn, pick, sample
 
 TEMPLATES: dict[str, tuple[str, ...]] = {
     "number-up": (
@@ -43,33 +41,10 @@ SHARES: dict[str, float] = {"number-up": 0.34, "number-down": 0.26, "letter-up":
 NUMBERS, ALPHABET = "123456789", "bcdefghjk"
 
 
-@dataclass(frozen=True)
-class Sort:
-    """Short lists, exact order.
-
-    Args:
-        count: how many examples; a larger count appends to a smaller one's.
-    """
-
-    count: int = 600
-    max_new_tokens: int = 24
-    name: str = "sort"
-    chance: float = 0.1
-    format: str = "generation"
-
-    def examples(self) -> Sequence[Example]:
-        return _examples(self.count)
-
-    def requests(self, example: Example) -> tuple[Request, ...]:
-        return (Generate(example.prompt, max_new_tokens=self.max_new_tokens),)
-
-    def score(self, example: Example, outputs: Sequence[Output]) -> Score:
-        text = str(outputs[0])
-        if reason := degeneration(text):
-            return Score(0.0, valid=False, note=reason)
-        answer = str(example.facts["answer"])
-        given = answered(text, numbers=answer[0].isdigit())
-        return Score(float(given == answer.split()), note=" ".join(given))
+def judge(text: str, facts: Mapping[str, Any]) -> Score:
+    answer = str(facts["answer"])
+    given = answered(text, numbers=answer[0].isdigit())
+    return Score(float(given == answer.split()), note=" ".join(given))
 
 
 def answered(text: str, *, numbers: bool) -> list[str]:
@@ -81,11 +56,6 @@ def answered(text: str, *, numbers: bool) -> list[str]:
     lines = [item.findall(line) for line in text.lower().splitlines()]
     full = [line for line in lines if len(line) > 1]
     return full[-1] if full else [found for line in lines for found in line]
-
-
-@lru_cache(maxsize=4)
-def _examples(count: int) -> tuple[Example, ...]:
-    return distinct(draw, count, "sort")
 
 
 def draw(rng: random.Random) -> Example:
@@ -103,3 +73,7 @@ def draw(rng: random.Random) -> Example:
         cluster=f"{kind}-{number}",
         facts={"kind": kind, "items": " ".join(items), "answer": " ".join(right)},
     )
+
+
+SORT = Drawn("sort", draw, judge, chance=0.1)
+"""Short lists, exact order."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from editkit.task import Example, Likelihood, Loglikelihood, Output, Request, Score
 from editkit.tasks.draw import distinct, sample
@@ -45,7 +44,7 @@ class Story:
     format: str = "likelihood"
 
     def examples(self) -> Sequence[Example]:
-        return _examples(self.count)
+        return distinct(draw, self.count, "story")
 
     def requests(self, example: Example) -> tuple[Request, ...]:
         return tuple(Loglikelihood(example.prompt, str(choice)) for choice in example.facts["choices"])
@@ -56,11 +55,6 @@ class Story:
         if len(rates) != len(example.facts["choices"]) or not all(rate <= 0 for rate in rates):
             return Score(0.0, valid=False, note="no likelihood for every choice")
         return Score(float(rates[0] > max(rates[1:])), note=" ".join(f"{rate:.3f}" for rate in rates))
-
-
-@lru_cache(maxsize=4)
-def _examples(count: int) -> tuple[Example, ...]:
-    return distinct(draw, count, "story")
 
 
 def draw(rng: random.Random) -> Example:
