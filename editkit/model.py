@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from editkit.architecture import Architecture
+from editkit.encoding import Encoded, encode, window_of
 from editkit.errors import EditkitError
 from editkit.knockout import knocked_out
 from editkit.sharing import widened
@@ -88,18 +89,9 @@ class LanguageModel:
                 arrived(places, answers)
         return [output for output in outputs if output is not None]
 
-    def encode(self, request: Request) -> tuple[list[int], list[int]]:
-        """(context, continuation) in token ids; the continuation is empty for ``Generate``."""
-        if request.chat and self.tokenizer.chat_template:
-            message = [{"role": "user", "content": request.prompt}]
-            context = self.tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=False)
-            if isinstance(request, Generate):
-                return list(context), []
-            return list(context), self.tokenizer(request.continuation, add_special_tokens=False)["input_ids"]
-        context = self.tokenizer(request.prompt)["input_ids"]
-        if isinstance(request, Generate):
-            return context, []
-        return _split(self.tokenizer, request.prompt, request.continuation)
+    def encode(self, request: Request) -> Encoded:
+        """(context, continuation) in token ids; a prompt that does not fit the model's context loses its beginning."""
+        return encode(self.tokenizer, request, window_of(self.network.config, self.tokenizer))
 
     def _first_layers(self, masks: np.ndarray | None, rows: int) -> np.ndarray:
         """The layer of each row's first knockout; 0 where nothing can be shared below it."""
@@ -109,7 +101,7 @@ class LanguageModel:
         return np.where(masks.any(axis=1), layers[masks.argmax(axis=1)], 0)
 
     def _batches(
-        self, requests: Sequence[Request], encoded: Sequence[tuple[list[int], list[int]]], layers: np.ndarray
+        self, requests: Sequence[Request], encoded: Sequence[Encoded], layers: np.ndarray
     ) -> Iterator[list[int]]:
         """Places grouped by kind and by length, longest first: what runs out of memory does so at once."""
 
@@ -137,7 +129,7 @@ class LanguageModel:
         self,
         places: list[int],
         requests: Sequence[Request],
-        encoded: Sequence[tuple[list[int], list[int]]],
+        encoded: Sequence[Encoded],
         masks: np.ndarray | None,
     ) -> Iterator[tuple[list[int], list[Output]]]:
         """Run one batch, halving it as often as memory demands."""
@@ -166,7 +158,7 @@ class LanguageModel:
         self,
         places: list[int],
         requests: Sequence[Request],
-        encoded: Sequence[tuple[list[int], list[int]]],
+        encoded: Sequence[Encoded],
         masks: np.ndarray | None,
     ) -> list[Output]:
         rows = [encoded[place] for place in places]
@@ -206,7 +198,7 @@ class LanguageModel:
         texts = self.tokenizer.batch_decode(found[:, width:], skip_special_tokens=True)
         return [_cut(text, stop) for text in texts]
 
-    def likelihoods(self, rows: Sequence[tuple[list[int], list[int]]], *, shared: int = 0) -> list[Likelihood]:
+    def likelihoods(self, rows: Sequence[Encoded], *, shared: int = 0) -> list[Likelihood]:
         """Teacher-forced log-probabilities of each row's continuation after its context (token ids)."""
         logprobs, chosen, real = self.token_logprobs(rows, shared=shared)
         totals = (logprobs * real).sum(-1).tolist()
@@ -217,7 +209,7 @@ class LanguageModel:
         ]
 
     def token_logprobs(
-        self, rows: Sequence[tuple[list[int], list[int]]], *, shared: int = 0
+        self, rows: Sequence[Encoded], *, shared: int = 0
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Right-padded rows through one forward pass: causality keeps the padding out, no attention mask is needed.
 
@@ -240,15 +232,17 @@ class LanguageModel:
         logprobs = wanted.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
         return logprobs, wanted.argmax(-1) == targets, real
 
-    def _logits(self, rows: Sequence[tuple[list[int], list[int]]], first: int, pad: int, shared: int) -> torch.Tensor:
+    def _logits(self, rows: Sequence[Encoded], first: int, pad: int, shared: int) -> torch.Tensor:
         """float[rows, positions from ``first`` on, vocabulary]."""
         texts = {id(row): row for row in rows}
         sharing = self.blocks is not None and shared > 0 and len(texts) < len(rows)
         run = list(texts.values()) if sharing else list(rows)
-        width = max(len(context) + len(continuation) for context, continuation in run)
+        # A continuation's last token is predicted, not read: with it the longest texts would be one token too long.
+        read = [context + continuation[:-1] for context, continuation in run]
+        width = max(map(len, read))
         ids = torch.full((len(run), width), pad, device=self.device)
-        for place, (context, continuation) in enumerate(run):
-            ids[place, : len(context) + len(continuation)] = torch.tensor(context + continuation)
+        for place, tokens in enumerate(read):
+            ids[place, : len(tokens)] = torch.tensor(tokens)
         place_of = {text: place for place, text in enumerate(texts)}
         index = torch.tensor([place_of[id(row)] for row in rows], device=self.device)
         with widened(self.blocks, shared, index, len(run)) if sharing and self.blocks else nullcontext():
@@ -260,21 +254,6 @@ class LanguageModel:
     @property
     def _keeps_logits(self) -> bool:
         return "logits_to_keep" in inspect.signature(type(self.network).forward).parameters
-
-
-def _split(tokenizer: Any, prompt: str, continuation: str) -> tuple[list[int], list[int]]:
-    """Tokenize prompt and continuation together, as they will be read, and cut at the prompt's end."""
-    stripped = prompt.rstrip()
-    continuation = prompt[len(stripped) :] + continuation
-    whole = tokenizer(stripped + continuation)["input_ids"]
-    context = tokenizer(stripped)["input_ids"]
-    if not context:
-        context, whole = [_start(tokenizer)], [_start(tokenizer), *whole]
-    return context, whole[len(context) :] or whole[-1:]
-
-
-def _start(tokenizer: Any) -> int:
-    return tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id or 0
 
 
 def _pad(tokenizer: Any) -> int:
