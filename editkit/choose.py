@@ -15,25 +15,21 @@ import numpy as np
 
 from editkit.evaluation import judge
 from editkit.evidence import Sheet, answers, rows
+from editkit.intervals import mean_interval
 from editkit.localization import Localization
 from editkit.locate import Capability
 from editkit.model import LanguageModel
 from editkit.progress import Stages, silent
 from editkit.render.exhibits import Dose
-from editkit.statistics import mean_interval
 from editkit.store import Store
 from editkit.units import Head
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The heads to remove; or, where no number of heads will do, the strongest that were tried.
-
-    ``met`` says whether goal and budget were met on ``choose``; the verdict is passed later, on fresh examples.
-    """
+    """The heads to remove; or, where no number of heads will do, the strongest that were tried."""
 
     heads: frozenset[Head]
-    met: bool
     dose: tuple[Dose, ...]
 
 
@@ -47,7 +43,7 @@ def choose(
     seed: int = 0,
     stages: Stages = silent,
 ) -> Choice:
-    """Try the strongest 1, 2, 3, ... heads.
+    """Try the strongest 1, 2, 3, ... heads; or 1, 2, 4, ... where the search found none, to show what they do.
 
     Args:
         count: exactly so many heads, whatever they do; None: the smallest number that will do.
@@ -63,7 +59,7 @@ def choose(
 
         [unedited], retained = tried([wanted.target], 0), tried(wanted.retain, 0)
         dose, chosen, hoped = [_dose(0, unedited, retained, rng)], None, None
-        for number in range(1, most + 1):
+        for number in numbers(most, thorough=found.found):
             [sheet] = tried([wanted.target], number)
             share, at_worst = kept(unedited, sheet, rng)
             reached = share <= recipe.goal
@@ -77,7 +73,12 @@ def choose(
             if chosen is not None and number >= min(most, chosen + 2):
                 break
     number = count or chosen or hoped or _least(dose)
-    return Choice(frozenset(ranked[:number]), (chosen or hoped) is not None, tuple(dose))
+    return Choice(frozenset(ranked[:number]), tuple(dose))
+
+
+def numbers(most: int, *, thorough: bool) -> list[int]:
+    """How many heads are tried: every number up to ``most``, or powers of two and ``most`` itself."""
+    return [number for number in range(1, most + 1) if thorough or number == most or number & (number - 1) == 0]
 
 
 def kept(before: Sheet, after: Sheet, rng: np.random.Generator) -> tuple[float, float]:
