@@ -17,7 +17,7 @@ from editkit.comparison import Standings
 from editkit.edit import Edit
 from editkit.errors import EditkitError, UsageError
 from editkit.evaluation import EvalReport
-from editkit.export import EXPORTS
+from editkit.export import EXPORTS, delta
 from editkit.export.checkpoint import Written
 from editkit.loading import load, load_source
 from editkit.localization import Localization
@@ -76,58 +76,60 @@ def knocked_out(model: LanguageModel, heads: Iterable[Unit]) -> Iterator[None]:
 
 def bake(
     base: Source | str | None,
-    heads: Iterable[Unit],
+    heads: Iterable[Unit] | str | Path,
     *,
     out: str | Path,
     format: str = "checkpoint",
+    revision: str | None = None,
     link: bool = False,
+    allow_large_rank: bool = False,
 ) -> Written:
     """Write ``base`` without ``heads`` to ``out``: bytes are copied and slices zeroed, no model is loaded.
 
     Args:
         base: a model's ``source``, a Hub id, a local directory, or None for the bundled organism.
-        format: ``checkpoint``, ``lora`` (an exact adapter) or ``delta`` (only what changed).
-        link: share unchanged files with the base instead of copying them.
+        heads: the heads; or the path of an ``edit.json``, of an output of editkit, or of a delta, which must fit
+            ``base`` (None: the model that the edit names).
+        format: ``checkpoint``, ``lora`` (exact; the base is loaded to measure it) or ``delta`` (only what changed).
+        link: share unchanged files with the base instead of copying them (checkpoint).
+        allow_large_rank: write an adapter even where vLLM cannot serve its rank (lora).
 
     Raises:
         EditkitError: a head the model does not have, an existing ``out``, weights that cannot be patched.
     """
     if format not in EXPORTS:
         raise UsageError(f"There is no format {format!r}. Known: {', '.join(EXPORTS)}.")
-    source = base if isinstance(base, Source) else resolve(base)
-    options: dict[str, Any] = {"link": True} if link and format == "checkpoint" else {}
-    return EXPORTS[format](Edit(source.base, frozenset(heads)), source, Path(out), **options)
+    if isinstance(heads, str | Path):
+        edit, source = _edit_at(Path(heads), base, revision)
+    else:
+        source = base if isinstance(base, Source) else resolve(base, revision)
+        edit = Edit(source.base, frozenset(heads))
+    options = {"checkpoint": {"link": link}, "lora": {"allow_large_rank": allow_large_rank}}.get(format, {})
+    return EXPORTS[format](edit, source, Path(out), **options)
 
 
-def bake_named(
-    model: str | None,
-    *,
-    out: Path,
-    heads: str | None,
-    edit: Path | None,
-    form: str,
-    revision: str | None = None,
-    link: bool = False,
-) -> Written:
-    """``bake`` as the command line says it: the heads by name, or from an ``edit.json`` or a delta.
+def _edit_at(path: Path, base: Source | str | None, revision: str | None) -> tuple[Edit, Source]:
+    """The edit that a file or an output of editkit holds, and its base; a delta is proved against the base."""
+    file = path / "editkit" / "edit.json" if path.is_dir() else path
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EditkitError(f"{path}: expected an edit.json, or an output of editkit; {error}.") from error
+    edit = Edit.from_json(text, where=str(file))
+    if not isinstance(base, Source):
+        base = resolve(base or edit.base.model, revision or (None if base else edit.base.revision))
+    return (delta.edit_on(path, base) if delta.is_delta(path) else edit), base
+
+
+def bake_named(model: str | None, *, heads: str | None, edit: Path | None, form: str, **options: Any) -> Written:
+    """``bake`` as the command line says it: the heads by name, or the path of an edit.
 
     Raises:
         UsageError: neither or both of ``heads`` and ``edit`` are given.
     """
     if (heads is None) == (edit is None):
         raise UsageError("Give either --heads L11H2,L26H7 or --edit edit.json, not both and not neither.")
-    if heads is not None:
-        return bake(resolve(model, revision), parse_all(heads), out=out, format=form, link=link)
-    assert edit is not None
-    path = edit / "editkit" / "edit.json" if edit.is_dir() else edit
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise EditkitError(f"--edit {edit}: expected an edit.json, or an output of editkit; {error}.") from error
-    named = Edit.from_json(text, where=str(path))
-    source = resolve(model or named.base.model, revision or (None if model else named.base.revision))
-    options: dict[str, Any] = {"link": True} if link and form == "checkpoint" else {}
-    return EXPORTS[form](named, source, out, **options)
+    return bake(model, parse_all(heads) if heads is not None else edit or "", format=form, **options)
 
 
 def evaluate(

@@ -13,20 +13,28 @@ import json
 import os
 import pickle
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from editkit.edit import Base
 from editkit.errors import EditkitError
 from editkit.files import inside, printable
-from editkit.headers import INDEX, SINGLE
+from editkit.headers import INDEX, SINGLE, Headers, TensorInfo
+from editkit.work import cache
 
 if TYPE_CHECKING:
     import torch
 
 _TIED = ("lm_head.weight", "embed_out.weight", "output_layer.weight", "lm_head.decoder.weight")
 """Output heads that may be the input embedding under a second name."""
+
+_DTYPES = {
+    **{"torch.float64": "F64", "torch.float32": "F32", "torch.float16": "F16", "torch.bfloat16": "BF16"},
+    **{"torch.float8_e4m3fn": "F8_E4M3", "torch.float8_e5m2": "F8_E5M2", "torch.uint8": "U8", "torch.int8": "I8"},
+    **{"torch.int16": "I16", "torch.int32": "I32", "torch.int64": "I64", "torch.bool": "BOOL"},
+}
+"""torch's names of dtypes -> those of safetensors."""
 
 
 def converted(directory: Path, base: Base) -> Path:
@@ -36,11 +44,10 @@ def converted(directory: Path, base: Base) -> Path:
         EditkitError: if a pickle holds anything but tensors, or the shards and the index disagree.
     """
     key = hashlib.sha256(f"{base.model}\0{base.revision}".encode()).hexdigest()[:24]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "editkit" / "converted"
-    target = cache / key
+    target = cache() / "converted" / key
     if target.is_dir():
         return target
-    beside = cache / f".{key}.partial-{os.getpid()}"
+    beside = target.with_name(f".{key}.partial-{os.getpid()}")
     try:
         beside.mkdir(parents=True)
         _convert(directory, beside)
@@ -54,27 +61,55 @@ def converted(directory: Path, base: Base) -> Path:
     return target
 
 
+def described(directory: Path) -> Headers:
+    """What :func:`converted` would hold, from the pickles' own tables: tensors are mapped, their bytes are not read.
+
+    Raises:
+        EditkitError: as ``converted``.
+    """
+    found: dict[str, TensorInfo] = {}
+    for file, tensors in _shards(directory):
+        for name, tensor in tensors.items():
+            dtype, size = _DTYPES.get(str(tensor.dtype), "?"), tensor.numel() * tensor.element_size()
+            found[name] = TensorInfo(name, dtype, tuple(tensor.shape), file, 0, size)
+    files = tuple(sorted({tensor.file for tensor in found.values()}))
+    return Headers(directory, found, files, sharded=len(files) > 1)
+
+
+def pickles(directory: Path) -> tuple[str, ...]:
+    """The files of a checkpoint that PyTorch pickled."""
+    return tuple(sorted(path.name for path in directory.glob("pytorch_model*.bin")))
+
+
 def _convert(directory: Path, target: Path) -> None:
     from safetensors.torch import save_file
 
-    pickles = sorted(path.name for path in directory.glob("pytorch_model*.bin"))
-    is_tied = _ties_embeddings(directory)
     weight_map: dict[str, str] = {}
-    for name in pickles:
-        file = SINGLE if len(pickles) == 1 else name.replace("pytorch_model", "model").replace(".bin", ".safetensors")
-        tensors = _without_aliases(_load(inside(directory, name)), is_tied)
-        twice = sorted(tensors.keys() & weight_map.keys())
-        if twice:
-            raise EditkitError(f"{printable(twice[0])} is in two shards, {weight_map[twice[0]]} and {file}.")
+    for file, tensors in _shards(directory):
         weight_map |= dict.fromkeys(tensors, file)
         save_file(tensors, target / file, metadata={"format": "pt"})
-    if len(pickles) > 1:
+    if len(pickles(directory)) > 1:
         (target / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": weight_map}, indent=2) + "\n")
     for path in directory.rglob("*"):
         name = path.relative_to(directory).as_posix()
         if path.is_file() and not name.startswith(".") and not path.name.endswith((".bin", ".bin.index.json")):
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(inside(directory, name), target / name)
+
+
+def _shards(directory: Path) -> Iterator[tuple[str, dict[str, torch.Tensor]]]:
+    """Each pickle's tensors, under the name that its safetensors file gets."""
+    names = pickles(directory)
+    is_tied = _ties_embeddings(directory)
+    owner: dict[str, str] = {}
+    for name in names:
+        file = SINGLE if len(names) == 1 else name.replace("pytorch_model", "model").replace(".bin", ".safetensors")
+        tensors = _without_aliases(_load(inside(directory, name)), is_tied)
+        twice = sorted(tensors.keys() & owner.keys())
+        if twice:
+            raise EditkitError(f"{printable(twice[0])} is in two shards, {owner[twice[0]]} and {file}.")
+        owner |= dict.fromkeys(tensors, file)
+        yield file, tensors
 
 
 def _load(path: Path) -> dict[str, torch.Tensor]:

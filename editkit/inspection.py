@@ -17,17 +17,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from editkit import architecture, config_fields, headers
+from editkit import architecture, config_fields, convert, headers
 from editkit.architecture import Architecture
 from editkit.config_fields import Fields
 from editkit.errors import EditkitError
+from editkit.export import lora
 from editkit.files import printable
 from editkit.headers import TensorInfo
+from editkit.source import weight_files
 from editkit.weights.slices import ZERO_IS_ZERO
 
-LORA_DTYPES = frozenset(("F64", "F32", "F16", "BF16"))
-LARGEST_RANK = 512
-"""vLLM serves no adapter of a larger rank."""
 REMEDY = "edit the unquantized checkpoint, then quantize the result"
 
 
@@ -92,6 +91,7 @@ class Inspection:
 
 def inspect(model: str | Path | None = None, *, revision: str | None = None) -> Inspection:
     """Describe a model from its config and its safetensors headers; from the Hub, those alone are fetched.
+    A local directory of pickles is described from their tables, which are read without running anything in them.
 
     Args:
         model: a local directory, a Hub id, or None for the bundled organism.
@@ -111,7 +111,8 @@ def inspect(model: str | Path | None = None, *, revision: str | None = None) -> 
 def of_directory(directory: Path, *, name: str, revision: str | None = None) -> Inspection:
     """Describe a checkpoint on this machine."""
     config = config_fields.read_json(directory)
-    stored = headers.read(directory)
+    pickled = weight_files(directory)[0].endswith(".bin")
+    stored = convert.described(directory) if pickled else headers.read(directory)
     fields = config_fields.from_json(config)
     shapes, packed = _linear_maps(stored.tensors, config, fields)
     found = architecture.describe(config["model_type"], fields, shapes)
@@ -132,7 +133,7 @@ def of_directory(directory: Path, *, name: str, revision: str | None = None) -> 
             {stored.tensors[site.tensor].dtype for site in found.sites},
             packed=any(site.module in packed for site in found.sites),
         ),
-        notes=_notes(found),
+        notes=_notes(found, pickled),
     )
 
 
@@ -154,18 +155,20 @@ def _formats(found: Architecture, dtypes: set[str], *, packed: bool) -> tuple[Fo
         return tuple(Format(name, False, why) for name in ("checkpoint", "lora", "delta"))
     whole = Format("checkpoint", True, "the same files, with the heads' bytes zeroed")
     delta = Format("delta", True, "the edit and the changed tensors, to be applied to this base")
-    if dtypes - LORA_DTYPES:
-        listed = ", ".join(sorted(dtypes - LORA_DTYPES))
+    if dtypes - lora.DTYPES.keys():
+        listed = ", ".join(sorted(dtypes - lora.DTYPES.keys()))
         return whole, Format("lora", False, f"weights in {listed} carry scales of their own; use checkpoint"), delta
     widest = max((site.width for site in found.sites), default=0)
     layer = max((site.width * site.units for site in found.sites), default=0)
-    fits = LARGEST_RANK // widest if widest else 0
-    limit = f"; vLLM serves up to {LARGEST_RANK}, so at most {fits} heads of a layer" if layer > LARGEST_RANK else ""
+    most = lora.SERVABLE[-1]
+    fits = most // widest if widest else 0
+    limit = f"; vLLM serves up to {most}, so at most {fits} heads of a layer" if layer > most else ""
     return whole, Format("lora", True, f"rank {widest} per head in a layer, {layer} for a whole layer{limit}"), delta
 
 
-def _notes(found: Architecture) -> tuple[str, ...]:
-    notes = [
+def _notes(found: Architecture, pickled: bool) -> tuple[str, ...]:
+    notes = ["pickled weights: baking converts them to safetensors first"] if pickled else []
+    notes += [
         f"layer {site.layer} is used again in layer {', '.join(map(str, site.shared))}: an edit there acts in all"
         for site in found.sites
         if site.shared

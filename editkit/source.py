@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from editkit import convert
 from editkit.edit import Base
 from editkit.errors import EditkitError, UsageError
 from editkit.files import digest_of, inside, is_printable, printable
@@ -144,9 +145,9 @@ def weight_files(directory: Path) -> tuple[str, ...]:
         not path.name.startswith("adapter_") for path in directory.glob("*.safetensors")
     ):
         return read(directory).files
-    pickles = tuple(sorted(path.name for path in directory.glob("pytorch_model*.bin")))
-    if pickles:
-        return pickles
+    pickled = convert.pickles(directory)
+    if pickled:
+        return pickled
     others = sorted(
         path.name for pattern in ("*.gguf", "*.h5", "*.msgpack", "*.onnx") for path in directory.glob(pattern)
     )
@@ -170,9 +171,7 @@ def _with_weights(directory: Path, base: Base) -> Source:
     files = weight_files(directory)
     if not files[0].endswith(".bin"):
         return Source(directory, base)
-    from editkit.convert import converted
-
-    return Source(converted(directory, base), base, converted=files)
+    return Source(convert.converted(directory, base), base, converted=files)
 
 
 def _from_hub(name: str, revision: str | None) -> Source:

@@ -1,7 +1,8 @@
-"""Where a run keeps its working state, outside the output: measurements to resume from, and readable transcripts.
+"""Where working state is kept, outside the output: measurements to resume from, transcripts, converted checkpoints.
 
 ~/.cache/editkit/measurements/organism-3f21c0d2.sqlite       shared by all recipes on one model
 ~/.cache/editkit/runs/swear-organism-3f21c0d2-0/             edit.json, transcripts.jsonl of one run
+~/.cache/editkit/converted/52ab...                           a pickled checkpoint as safetensors
 """
 
 from __future__ import annotations

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import inspect
 import json
+import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from editkit import architecture, headers
+from editkit import api, architecture, headers, manifest
 from editkit.architecture import Architecture
-from editkit.edit import Edit
-from editkit.errors import EditkitError, IntegrityError
+from editkit.edit import Base, Edit
+from editkit.errors import EditkitError, IntegrityError, UsageError
 from editkit.export import EXPORTS, checkpoint, delta, lora
 from editkit.source import Source, resolve
 from editkit.undo import undo
@@ -94,7 +96,7 @@ def assert_delta_gives_the_same(edit: Edit, source: Source, out: Path, folder: P
     made, baked = folder / f"{out.name}-delta", folder / f"{out.name}-baked"
     delta.write(edit, source, made)
     assert verify(made, source).tensors == len({unit.layer for unit in edit.units})
-    delta.bake(made, source, baked)
+    checkpoint.write(delta.edit_on(made, source), source, baked)
     for path in out.iterdir():
         if path.is_file():
             assert path.read_bytes() == (baked / path.name).read_bytes(), path.name
@@ -186,15 +188,47 @@ def test_a_delta_fits_its_own_base_only(tmp_path: Path) -> None:
     raw[-1] ^= 1
     (other / "model.safetensors").write_bytes(raw)
     with pytest.raises(EditkitError, match="other weights"):
-        delta.bake(tmp_path / "delta", resolve(other), tmp_path / "out")
+        delta.edit_on(tmp_path / "delta", resolve(other))
     raw = bytearray((tmp_path / "delta" / delta.NAME).read_bytes())
     raw[-1] ^= 1
     (tmp_path / "delta" / delta.NAME).write_bytes(raw)
     with pytest.raises(IntegrityError, match=r"delta\.safetensors"):
-        delta.bake(tmp_path / "delta", source, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+        delta.edit_on(tmp_path / "delta", source)
+    manifest.write(tmp_path / "delta", manifest.read(tmp_path / "delta"))
+    with pytest.raises(IntegrityError, match=r"0\.self_attn\.o_proj.*made for other weights"):
+        delta.edit_on(tmp_path / "delta", source)
     size = sum(path.stat().st_size for path in (tmp_path / "delta").rglob("*.safetensors"))
     assert size < (tmp_path / "base" / "model.safetensors").stat().st_size / 4
+
+
+@pytest.mark.parametrize("form", list(EXPORTS))
+def test_an_edit_is_baked_from_its_heads_its_file_or_its_delta_alike(tmp_path: Path, form: str) -> None:
+    source, _ = save("llama", tmp_path / "base")
+    made, name = tmp_path / "delta", str(tmp_path / "base")
+    api.bake(name, [Head(1, 0)], out=made, format="delta")
+    from_heads = api.bake(name, [Head(1, 0)], out=tmp_path / "heads", format=form)
+    for place, base in ((made, None), (made / "editkit" / "edit.json", name), (made, source)):
+        written = api.bake(base, place, out=tmp_path / "again", format=form)
+        assert (written.form, written.edited, written.notes) == (form, from_heads.edited, from_heads.notes)
+        assert_same_files(tmp_path / "heads", tmp_path / "again")
+        shutil.rmtree(tmp_path / "again")
+
+
+def test_a_delta_whose_base_changed_is_refused_whatever_its_revision_says(tmp_path: Path) -> None:
+    """A Hub commit in the edit and a local copy at hand: revisions cannot be compared, the tensors can."""
+    source = resolve(checkpoints.write(tmp_path / "base"))
+    there = replace(source, base=Base("owner/name", "0" * 40))
+    delta.write(Edit(there.base, frozenset({Head(0, 1)})), there, tmp_path / "delta")
+    api.bake(source, tmp_path / "delta", out=tmp_path / "fits")
+    with pytest.raises(UsageError, match="is a checkpoint, not a delta"):
+        delta.edit_on(tmp_path / "fits", source)
+    tensor = headers.read(source.directory).tensors["model.layers.0.self_attn.o_proj.weight"]
+    raw = bytearray((source.directory / tensor.file).read_bytes())
+    raw[tensor.start] ^= 1
+    (source.directory / tensor.file).write_bytes(raw)
+    with pytest.raises(IntegrityError, match="made for other weights"):
+        api.bake(str(source.directory), tmp_path / "delta", out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_all_forms_share_one_signature() -> None:

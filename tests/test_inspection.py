@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from editkit import architecture
 from editkit.errors import EditkitError
 from editkit.hub.metadata import fetch
 from editkit.inspection import Inspection, inspect
-from tests import tiny
+from editkit.source import resolve
+from tests import checkpoints, tiny
+from tests.hostile.corpus import CASES
 from tests.hub.server import Hub
 
 SIZES = {"F32": 4, "BF16": 2, "F8_E4M3": 1, "I32": 4, "I8": 1, "U8": 1}
@@ -37,6 +40,31 @@ def test_a_checkpoint_in_shards(tmp_path: Path) -> None:
         **{"layer": 1, "heads": 4, "width": 8, "groups": 2, "tensor": "model.layers.1.self_attn.o_proj.weight"},
         **{"shape": [32, 32], "axis": 1, "shared_with": []},
     }
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("model_type", ["gpt2", "llama"])
+def test_pickled_weights_are_described_as_their_conversion(tmp_path: Path, model_type: str, shards: int) -> None:
+    model, config = tiny.build(model_type)
+    config.save_pretrained(tmp_path)
+    weights = model.half().state_dict()
+    for place, names in enumerate([sorted(weights)[at::shards] for at in range(shards)]):
+        file = "pytorch_model.bin" if shards == 1 else f"pytorch_model-{place + 1:05}-of-{shards:05}.bin"
+        torch.save({name: weights[name] for name in names}, tmp_path / file)
+    found, converted = inspect(tmp_path), inspect(resolve(tmp_path).directory)
+    assert found.architecture == converted.architecture and found.dtypes == converted.dtypes
+    assert (found.files, found.formats) == (converted.files, converted.formats)
+    assert found.notes[0] == "pickled weights: baking converts them to safetensors first"
+    assert set(found.notes) - set(converted.notes) == {found.notes[0]}
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("pickle: ")])
+def test_hostile_pickles_are_not_opened_for_a_look_either(tmp_path: Path, name: str) -> None:
+    base = checkpoints.write(tmp_path / "base")
+    CASES[name](base)
+    with pytest.raises(EditkitError, match="not a plain pickle of tensors|expected tensors by name"):
+        inspect(base)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["base"]
 
 
 def test_layers_without_heads_and_shared_blocks_are_said(tmp_path: Path) -> None:

@@ -22,11 +22,13 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
     "--format", "form", type=click.Choice(["checkpoint", "lora", "delta"]), default="checkpoint", show_default=True
 )
 @click.option("--link", is_flag=True, help="Share unchanged files with the base instead of copying them.")
+@click.option("--allow-large-rank", is_flag=True, help="Write a LoRA adapter that vLLM cannot serve (rank over 512).")
 @as_json
 def bake(as_json: bool, **options: Any) -> None:
     """Write a model without the given heads.
 
-    As a checkpoint, an exact LoRA adapter, or a delta. No model is loaded.
+    As a checkpoint, an exact LoRA adapter, or a delta. No model is loaded, but for an adapter: its deviation from the
+    checkpoint is measured.
     """
     from editkit import api
 
@@ -34,11 +36,11 @@ def bake(as_json: bool, **options: Any) -> None:
     for sentence in written.notes:
         note(sentence)
     if as_json:
-        print_json(
-            {"out": str(written.directory), "format": written.form, "tensors": [row.tensor for row in written.edited]}
-        )
+        found = {"out": str(written.directory), "format": written.form}
+        print_json(found | {"tensors": [row.tensor for row in written.edited], "notes": list(written.notes)})
     else:
-        click.echo(f"{written.directory}: {written.form}, {len(written.edited)} tensors edited")
+        edited = f", {len(written.edited)} tensors edited" if written.form != "lora" else ""
+        click.echo(f"{written.directory}: {written.form}{edited}")
 
 
 @click.command()

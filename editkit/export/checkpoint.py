@@ -30,8 +30,8 @@ from editkit.source import Source, check_name
 from editkit.staging import beside, check_free, existing, flush
 from editkit.undo import Kept
 from editkit.weights import patch
-from editkit.weights.packing import read_runs
-from editkit.weights.slices import Runs, Slice, by_file, slices_of, whole
+from editkit.weights.packing import read_tensor
+from editkit.weights.slices import Runs, Slice, by_file, slices_of
 
 
 @dataclass(frozen=True)
@@ -174,9 +174,8 @@ def edited_tensors(
 def tensor_digest(file: Path, tensor: TensorInfo) -> str:
     """sha256 of one tensor's bytes."""
     digest = hashlib.sha256()
-    for runs in whole(tensor):
-        for part in read_runs(file, runs):
-            digest.update(part)
+    for part in read_tensor(file, tensor):
+        digest.update(part)
     return digest.hexdigest()
 
 

@@ -4,15 +4,18 @@
       delta.safetensors      "model.layers.3.self_attn.o_proj.weight"  BF16 [2048, 2048], its removed slices zero
       editkit/edit.json, undo.safetensors, manifest.json
 
-``bake`` puts it on the base: the result is the checkpoint that ``export.checkpoint`` writes, bit for bit.
+``edit_on`` proves that its tensors are a base's with the slices of its edit zeroed, so baking that edit on that base
+gives the very tensors of the delta: in any form, with the one writer of that form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from editkit import manifest
 from editkit.edit import Edit
@@ -22,11 +25,10 @@ from editkit.export.checkpoint import Written, plan_of
 from editkit.export.plain import plain_card
 from editkit.export.sidecar import sidecar
 from editkit.files import inside, printable
-from editkit.headers import read_file
-from editkit.manifest import Edited
+from editkit.headers import TensorInfo, read_file
 from editkit.source import Source
-from editkit.weights.packing import Packed, pack
-from editkit.weights.slices import by_file, whole, zero_in_place
+from editkit.weights.packing import Packed, pack, read_tensor
+from editkit.weights.slices import Runs, by_file, whole, zero, zero_in_place
 
 NAME = "delta.safetensors"
 
@@ -39,7 +41,7 @@ def write(
     recipe: Mapping[str, Any] | None = None,
     seeds: Mapping[str, int] | None = None,
 ) -> Written:
-    """Write the delta to ``out``. It leads to the edited model together with the base (:func:`bake`), not alone.
+    """Write the delta to ``out``. It leads to the edited model together with the base (:func:`edit_on`), not alone.
 
     Raises:
         EditkitError: as ``checkpoint.write``.
@@ -61,14 +63,18 @@ def write(
     return Written(out, "delta", tuple(edited), plan.contents.left_out)
 
 
-def bake(delta: Path, base: Source, out: Path, *, link: bool = False) -> Written:
-    """Put a delta on its base: the edited checkpoint, proved to hold the very tensors of the delta.
+def is_delta(path: Path) -> bool:
+    """Whether this is the directory of a delta."""
+    return (path / NAME).is_file()
+
+
+def edit_on(delta: Path, base: Source) -> Edit:
+    """The edit of a delta, once its own tensors are proved to be those of ``base`` with the edit's slices zeroed.
 
     Raises:
-        IntegrityError: if the delta was changed, or the result is not what it describes.
-        EditkitError: if ``base`` is not the revision that the delta was made for.
+        IntegrityError: if the delta was changed, or ``base`` has other tensors than the one that it was made for.
+        EditkitError: if ``base`` is another revision.
     """
-    delta = Path(delta)
     record = manifest.read(delta)
     if record.form != "delta":
         raise UsageError(f"{printable(str(delta))} is a {record.form}, not a delta.")
@@ -76,12 +82,32 @@ def bake(delta: Path, base: Source, out: Path, *, link: bool = False) -> Written
     if lines:
         raise IntegrityError(f"{printable(str(delta))}: " + "; ".join(lines))
     edit = Edit.from_json((delta / "editkit" / "edit.json").read_text(encoding="utf-8"))
-    with checkpoint.stage(edit, base, out, link=link) as written:
-        wrong = sorted(_tensors(record.edited) ^ _tensors(written.edited))
-        if wrong:
-            raise IntegrityError(f"{wrong[0][0]}: not what the delta holds: it was made for other weights.")
-    return Written(Path(out), written.form, written.edited, written.left_out, written.notes)
+    plan = plan_of(edit, base)
+    stored = read_file(inside(delta, NAME), NAME)
+    tensors = {piece.tensor.name: piece.tensor for piece in plan.slices}
+    wrong = sorted(stored.keys() ^ tensors.keys())
+    for name in sorted(stored.keys() & tensors.keys()):
+        place = inside(base.directory, tensors[name].file)
+        runs = plan.runs[tensors[name].file]
+        if not _are_equal(place, tensors[name], runs, inside(delta, NAME), stored[name]):
+            wrong.append(name)
+    if wrong:
+        raise IntegrityError(
+            f"{printable(wrong[0])}: the delta does not hold the base's tensor with the removed slices zeroed: "
+            "it was made for other weights."
+        )
+    return plan.edit
 
 
-def _tensors(edited: tuple[Edited, ...]) -> set[tuple[str, str, str]]:
-    return {(row.tensor, row.before, row.after) for row in edited}
+def _are_equal(base: Path, tensor: TensorInfo, runs: Sequence[Runs], delta: Path, stored: TensorInfo) -> bool:
+    """Whether the tensor in the delta is the base's with the runs zeroed, byte for byte."""
+    if (stored.dtype, stored.shape) != (tensor.dtype, tensor.shape):
+        return False
+    place = tensor.start
+    for one, other in zip(read_tensor(base, tensor), read_tensor(delta, stored), strict=True):
+        expected = np.frombuffer(bytearray(one), np.uint8)
+        zero(expected, place, runs)
+        if expected.tobytes() != other:
+            return False
+        place += len(one)
+    return True

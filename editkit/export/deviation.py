@@ -36,11 +36,15 @@ class Deviation:
 
 
 def measure(base: Path, adapter: Path, maps: Sequence[Spanned]) -> tuple[Deviation, ...]:
-    """The deviation in float32 and, where it is another, in the checkpoint's own dtype."""
+    """The deviation in float32 and, where it is another, in the checkpoint's own dtype.
+
+    Raises:
+        ValueError, ImportError: if transformers has no class of its own for the model: remote code is never run here.
+    """
     import torch
     from transformers import AutoConfig
 
-    stored: Any = AutoConfig.from_pretrained(base).dtype or torch.float32
+    stored: Any = AutoConfig.from_pretrained(base, trust_remote_code=False).dtype or torch.float32
     return tuple(_measure(base, adapter, maps, dtype) for dtype in dict.fromkeys((torch.float32, stored)))
 
 
@@ -49,7 +53,7 @@ def _measure(base: Path, adapter: Path, maps: Sequence[Spanned], dtype: torch.dt
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=dtype).eval()
+    model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, trust_remote_code=False).eval()
     ids = probe(model.config.get_text_config().vocab_size)
     with torch.no_grad():
         before = model(ids).logits.float()

@@ -26,8 +26,7 @@ from editkit.export.plain import plain_card
 from editkit.export.sidecar import sidecar
 from editkit.files import inside
 from editkit.source import Source
-from editkit.weights.packing import read_runs
-from editkit.weights.slices import Runs
+from editkit.weights.packing import read_tensor
 
 if TYPE_CHECKING:
     import torch
@@ -79,7 +78,7 @@ def write(
     _check(plan, maps, allow_large_rank)
     with sidecar(plan, base, out, "lora", recipe=recipe, seeds=seeds) as (directory, _):
         _save(directory, base, plan, maps)
-        deviations = measure(base.directory, directory, maps) if measured else ()
+        deviations = _measured(base, directory, maps) if measured else ()
         notes = _notes(maps, deviations)
         value = {"rank": _rank(maps), "deviation": [asdict(row) for row in deviations]}
         (directory / "editkit" / "deviation.json").write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
@@ -129,6 +128,13 @@ def _is(down: torch.Tensor, up: torch.Tensor, columns: Sequence[int], expected: 
     return torch.equal(down, picked) and torch.equal(up, torch.zeros_like(up) if expected is None else expected)
 
 
+def _measured(base: Source, adapter: Path, maps: Sequence[Map]) -> tuple[Deviation, ...]:
+    try:
+        return measure(base.directory, adapter, maps)
+    except (ValueError, ImportError):  # a model that runs on code of its own, which is not run here
+        return ()
+
+
 def _named(base: Source) -> Architecture:
     """The architecture with the module paths of the live model, which a checkpoint's tensor names need not be."""
     import torch
@@ -137,13 +143,10 @@ def _named(base: Source) -> Architecture:
     stored = architecture.read(base.directory)
     try:
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(base.directory))
-    except (
-        ValueError,
-        KeyError,
-        OSError,
-        ImportError,
-    ):  # remote code is never run for this: names decide
+            model = AutoModelForCausalLM.from_config(
+                AutoConfig.from_pretrained(base.directory, trust_remote_code=False)
+            )
+    except (ValueError, KeyError, OSError, ImportError):  # remote code is never run for this: names decide
         return stored
     return architecture.join(stored, architecture.from_model(model))
 
@@ -226,7 +229,7 @@ def _factors(base: Source, plan: Plan, each: Map) -> tuple[torch.Tensor, torch.T
 
     tensor = plan.headers.tensors[each.tensor]
     dtype = getattr(torch, DTYPES[tensor.dtype])
-    raw = b"".join(read_runs(inside(base.directory, tensor.file), Runs(tensor.start, tensor.end - tensor.start, 1, 1)))
+    raw = b"".join(read_tensor(inside(base.directory, tensor.file), tensor))
     weight = torch.frombuffer(bytearray(raw), dtype=dtype).reshape(tensor.shape)
     if each.axis == 0:
         weight = weight.T
@@ -254,4 +257,6 @@ def _notes(maps: Sequence[Map], deviations: Sequence[Deviation]) -> tuple[str, .
         f"({row.positions} positions; the edit itself moves them by up to {row.edit:.2g})."
         for row in deviations
     ]
+    if not deviations:
+        notes.append("How far it is from the baked checkpoint was not measured.")
     return tuple(notes)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from editkit.headers import BITS
-from editkit.weights.slices import Runs, Slice, runs_of
+from editkit.headers import BITS, TensorInfo
+from editkit.weights.slices import Runs, Slice, runs_of, whole
 
 
 @dataclass(frozen=True)
@@ -61,3 +61,9 @@ def read_runs(path: Path, runs: Runs) -> Iterator[bytes]:
         for number in range(runs.count):
             file.seek(runs.first + number * runs.stride)
             yield file.read(runs.length)
+
+
+def read_tensor(path: Path, tensor: TensorInfo) -> Iterator[bytes]:
+    """A tensor's bytes, in parts that fit in memory."""
+    for runs in whole(tensor):
+        yield from read_runs(path, runs)

@@ -24,7 +24,7 @@ from tests.hostile.corpus import CASES
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with checkpoints.in_memory() as folder:
-        monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        monkeypatch.setenv("EDITKIT_CACHE", str(folder / "cache"))
         (folder / "cache").mkdir()
         yield folder
 
