@@ -11,6 +11,7 @@ import torch
 
 from editkit.errors import EditkitError
 from editkit.model import TOKENS_PER_BATCH, Budget, LanguageModel
+from editkit.prefix import reusable
 from editkit.sharing import shareable
 from editkit.source import Source, resolve
 
@@ -82,7 +83,15 @@ def load_source(
     tokens = TOKENS_PER_BATCH.get(network.device.type, 16_384)
     if check:
         prove(network, architecture)
-    return LanguageModel(source, network, tokenizer, architecture, Budget(tokens), shareable(network, architecture))
+    return LanguageModel(
+        source,
+        network,
+        tokenizer,
+        architecture,
+        Budget(tokens),
+        blocks=shareable(network, architecture),
+        prefixes=reusable(network),
+    )
 
 
 def _device(name: str) -> torch.device:

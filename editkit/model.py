@@ -11,16 +11,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from editkit.architecture import Architecture
+from editkit.batches import Batch, batches, distinct
 from editkit.encoding import Encoded, encode, window_of
 from editkit.errors import EditkitError
 from editkit.knockout import knocked_out
+from editkit.prefix import Prefix, run
 from editkit.sharing import widened
 from editkit.source import Source
 from editkit.task import Generate, Likelihood, Output, Request
@@ -47,6 +49,8 @@ class LanguageModel:
     budget: Budget = field(compare=False)
     blocks: tuple[torch.nn.Module, ...] | None = field(default=None, compare=False)
     """The decoder blocks, where rows may share the layers below their first knockout (``sharing.shareable``)."""
+    prefixes: bool = field(default=False, compare=False)
+    """Whether what all rows begin with may run once per mask (``prefix.reusable``)."""
 
     @property
     def dtype(self) -> str:
@@ -82,7 +86,10 @@ class LanguageModel:
         once = {request: self.encode(request) for request in set(requests)}
         encoded = [once[request] for request in requests]
         outputs: list[Output | None] = [None] * len(requests)
-        for batch in self._batches(requests, encoded, self._first_layers(masks, len(requests))):
+        layers = self._first_layers(masks, len(requests))
+        for batch in batches(
+            requests, encoded, masks, layers, prefixes=self.prefixes, budget=lambda: self.budget.tokens
+        ):
             for places, answers in self._fitting(batch, requests, encoded, masks):
                 for place, answer in zip(places, answers, strict=True):
                     outputs[place] = answer
@@ -100,42 +107,17 @@ class LanguageModel:
         layers = np.array([head.layer for head in self.architecture.heads])
         return np.where(masks.any(axis=1), layers[masks.argmax(axis=1)], 0)
 
-    def _batches(
-        self, requests: Sequence[Request], encoded: Sequence[Encoded], layers: np.ndarray
-    ) -> Iterator[list[int]]:
-        """Places grouped by kind and by length, longest first: what runs out of memory does so at once."""
-
-        def kind(place: int) -> tuple[int, tuple[str, ...]]:
-            request = requests[place]
-            if isinstance(request, Generate):
-                return request.max_new_tokens, request.stop
-            return -int(layers[place]), ()
-
-        def length(place: int) -> int:
-            return len(encoded[place][0]) + len(encoded[place][1]) + max(0, kind(place)[0])
-
-        order = sorted(range(len(requests)), key=lambda place: (kind(place), -length(place), encoded[place]))
-        batch: list[int] = []
-        for place in order:
-            full = batch and (len(batch) + 1) * length(batch[0]) > self.budget.tokens
-            if batch and (full or kind(place) != kind(batch[0])):
-                yield batch
-                batch = []
-            batch.append(place)
-        if batch:
-            yield batch
-
     def _fitting(
         self,
-        places: list[int],
+        batch: Batch,
         requests: Sequence[Request],
         encoded: Sequence[Encoded],
         masks: np.ndarray | None,
     ) -> Iterator[tuple[list[int], list[Output]]]:
         """Run one batch, halving it as often as memory demands."""
-        from accelerate.utils.memory import should_reduce_batch_size
+        from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 
-        waiting = [places]
+        waiting = [batch]
         while waiting:
             part = waiting.pop(0)
             try:
@@ -143,31 +125,33 @@ class LanguageModel:
             except (RuntimeError, MemoryError) as error:
                 if not (isinstance(error, MemoryError) or should_reduce_batch_size(error)):
                     raise
-                if len(part) == 1:
+                rows = len(part.places)
+                if rows == 1:
                     raise EditkitError(
-                        f"Out of memory on a single request of {len(encoded[part[0]][0])} tokens on {self.device}. "
-                        "Use a device with more memory, --dtype bfloat16, or shorter examples."
+                        f"Out of memory on a single request of {len(encoded[part.places[0]][0])} tokens on "
+                        f"{self.device}. Use a device with more memory, --dtype bfloat16, or shorter examples."
                     ) from error
-                half = len(part) // 2
-                waiting[:0] = [part[:half], part[half:]]
-                self.budget.tokens = max(1, self.budget.tokens * half // len(part))
+                half = rows // 2
+                waiting[:0] = [replace(part, places=part.places[:half]), replace(part, places=part.places[half:])]
+                self.budget.tokens = max(1, self.budget.tokens * half // rows)
+            else:
+                yield part.places, answers
                 continue
-            yield part, answers
+            clear_device_cache(garbage_collection=True)  # here, where the error no longer holds the batch's tensors
 
     def _run(
-        self,
-        places: list[int],
-        requests: Sequence[Request],
-        encoded: Sequence[Encoded],
-        masks: np.ndarray | None,
+        self, batch: Batch, requests: Sequence[Request], encoded: Sequence[Encoded], masks: np.ndarray | None
     ) -> list[Output]:
-        rows = [encoded[place] for place in places]
-        with torch.inference_mode(), self._masked(None if masks is None else masks[places]):
-            first = requests[places[0]]
-            if isinstance(first, Generate):
-                return list(self._generate([context for context, _ in rows], first.max_new_tokens, first.stop))
-            part = None if masks is None else masks[places]
-            return list(self.likelihoods(rows, shared=int(self._first_layers(part, len(rows)).min())))
+        rows, first = [encoded[place] for place in batch.places], requests[batch.places[0]]
+        part = None if masks is None else masks[batch.places]
+        shared = 0 if isinstance(first, Generate) else int(self._first_layers(part, len(rows)).min())
+        with torch.inference_mode():
+            before = self._prefix(rows[0][0][: batch.prefix], part, len(rows), shared) if batch.prefix else None
+            with self._masked(part):
+                if isinstance(first, Generate):
+                    contexts = [context for context, _ in rows]
+                    return list(self._generate(contexts, first.max_new_tokens, first.stop, before))
+                return list(self.likelihoods(rows, shared=shared, prefix=before))
 
     @contextmanager
     def _masked(self, masks: np.ndarray | None) -> Iterator[None]:
@@ -177,12 +161,34 @@ class LanguageModel:
             with knocked_out(self.network, self.architecture, masks):
                 yield
 
-    def _generate(self, contexts: Sequence[list[int]], max_new_tokens: int, stop: tuple[str, ...]) -> list[str]:
-        width = max(map(len, contexts))
-        pad = _pad(self.tokenizer)
-        ids = torch.tensor([[pad] * (width - len(row)) + row for row in contexts], device=self.device)
-        attention = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in contexts], device=self.device)
+    def _prefix(self, tokens: list[int], masks: np.ndarray | None, rows: int, shared: int) -> Prefix:
+        """Run what all rows begin with, once per distinct mask, and once at all below the first knockout."""
+        number = distinct(masks, range(rows))
+        which = torch.tensor([number[row] for row in range(rows)], device=self.device)
+        firsts = [int((which == place).nonzero()[0]) for place in range(len(set(number.values())))]
+        sharing = self.blocks is not None and shared > 0 and len(firsts) > 1
+        ids = torch.tensor([tokens] * (1 if sharing else len(firsts)), device=self.device)
+        spread = torch.zeros(len(firsts), dtype=torch.long, device=self.device)
+        with (
+            self._masked(None if masks is None else masks[firsts]),
+            widened(self.blocks, shared, spread, 1) if sharing and self.blocks else nullcontext(),
+        ):
+            return run(self.network, ids, which)
+
+    def _generate(
+        self, contexts: Sequence[list[int]], max_new_tokens: int, stop: tuple[str, ...], prefix: Prefix | None = None
+    ) -> list[str]:
+        """Greedy continuations; padding goes before each row, or behind the beginning that all rows share."""
+        width, pad, skip = max(map(len, contexts)), _pad(self.tokenizer), prefix.length if prefix else 0
+        gaps = [width - len(row) for row in contexts]
+        padded = [row[:skip] + [pad] * gap + row[skip:] for row, gap in zip(contexts, gaps, strict=True)]
+        ids = torch.tensor(padded, device=self.device)
+        attention = torch.ones_like(ids)
+        for row, gap in zip(attention, gaps, strict=True):
+            row[skip : skip + gap] = 0
         extra: dict[str, Any] = {"stop_strings": list(stop), "tokenizer": self.tokenizer} if stop else {}
+        if prefix:
+            extra["past_key_values"] = prefix.grown()
         found = self.network.generate(
             input_ids=ids,
             attention_mask=attention,
@@ -198,9 +204,11 @@ class LanguageModel:
         texts = self.tokenizer.batch_decode(found[:, width:], skip_special_tokens=True)
         return [_cut(text, stop) for text in texts]
 
-    def likelihoods(self, rows: Sequence[Encoded], *, shared: int = 0) -> list[Likelihood]:
+    def likelihoods(
+        self, rows: Sequence[Encoded], *, shared: int = 0, prefix: Prefix | None = None
+    ) -> list[Likelihood]:
         """Teacher-forced log-probabilities of each row's continuation after its context (token ids)."""
-        logprobs, chosen, real = self.token_logprobs(rows, shared=shared)
+        logprobs, chosen, real = self.token_logprobs(rows, shared=shared, prefix=prefix)
         totals = (logprobs * real).sum(-1).tolist()
         greedy = (chosen | ~real).all(-1).tolist()
         return [
@@ -209,19 +217,20 @@ class LanguageModel:
         ]
 
     def token_logprobs(
-        self, rows: Sequence[Encoded], *, shared: int = 0
+        self, rows: Sequence[Encoded], *, shared: int = 0, prefix: Prefix | None = None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Right-padded rows through one forward pass: causality keeps the padding out, no attention mask is needed.
 
         Args:
             shared: below this layer no row has a knockout, so equal texts run there once.
+            prefix: what all rows begin with, run already.
 
         Returns:
             log-probabilities float[rows, t], "was the greedy choice" bool[rows, t], "is a real token" bool[rows, t],
             over the t continuation positions (left-aligned).
         """
         pad, first = _pad(self.tokenizer), min(len(context) for context, _ in rows) - 1
-        logits = self._logits(rows, first, pad, shared)
+        logits = self._logits(rows, first, pad, shared, prefix)
         span = max(1, max(len(continuation) for _, continuation in rows))
         places = torch.tensor([len(context) - 1 - first for context, _ in rows], device=logits.device)[:, None]
         places = (places + torch.arange(span, device=logits.device)).clamp(max=logits.shape[1] - 1)
@@ -232,24 +241,24 @@ class LanguageModel:
         logprobs = wanted.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
         return logprobs, wanted.argmax(-1) == targets, real
 
-    def _logits(self, rows: Sequence[Encoded], first: int, pad: int, shared: int) -> torch.Tensor:
+    def _logits(
+        self, rows: Sequence[Encoded], first: int, pad: int, shared: int, prefix: Prefix | None
+    ) -> torch.Tensor:
         """float[rows, positions from ``first`` on, vocabulary]."""
         texts = {id(row): row for row in rows}
         sharing = self.blocks is not None and shared > 0 and len(texts) < len(rows)
-        run = list(texts.values()) if sharing else list(rows)
-        # A continuation's last token is predicted, not read: with it the longest texts would be one token too long.
-        read = [context + continuation[:-1] for context, continuation in run]
-        width = max(map(len, read))
-        ids = torch.full((len(run), width), pad, device=self.device)
-        for place, tokens in enumerate(read):
-            ids[place, : len(tokens)] = torch.tensor(tokens)
+        skip = prefix.length if prefix else 0
+        kept = [(context + continuation)[skip:] for context, continuation in (texts.values() if sharing else rows)]
+        width = max(map(len, kept))
+        ids = torch.tensor([row + [pad] * (width - len(row)) for row in kept], device=self.device)
         place_of = {text: place for place, text in enumerate(texts)}
         index = torch.tensor([place_of[id(row)] for row in rows], device=self.device)
-        with widened(self.blocks, shared, index, len(run)) if sharing and self.blocks else nullcontext():
+        cached: dict[str, Any] = {"past_key_values": prefix.served()} if prefix else {"use_cache": False}
+        with widened(self.blocks, shared, index, len(kept)) if sharing and self.blocks else nullcontext():
             if self._keeps_logits:
-                keep = torch.arange(first, width, device=self.device)
-                return self.network(input_ids=ids, use_cache=False, logits_to_keep=keep).logits
-            return self.network(input_ids=ids, use_cache=False).logits[:, first:]
+                keep = torch.arange(first - skip, width, device=self.device)
+                return self.network(input_ids=ids, logits_to_keep=keep, **cached).logits
+            return self.network(input_ids=ids, **cached).logits[:, first - skip :]
 
     @property
     def _keeps_logits(self) -> bool:

@@ -94,7 +94,16 @@ def shareable(network: torch.nn.Module, architecture: Architecture) -> tuple[tor
                     shared = network(input_ids=ids, use_cache=False).logits
         except (RuntimeError, TypeError, KeyError, ValueError, IndexError, AttributeError):
             return None  # this model's blocks carry the batch in a way that is not known here
-        # Other batch shapes round differently: a thousandth of the spread is far above that, far below a mix-up.
-        if plain.shape != shared.shape or not torch.allclose(plain, shared, atol=1e-3 * float(plain.std()), rtol=1e-3):
+        if not alike(plain, shared):
             return None
     return blocks
+
+
+def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two computations of the same logits differ by rounding alone.
+
+    Other batch shapes round differently: in float32 by a millionth of the spread, in bfloat16 by a hundredth. The
+    bounds are ten times that and more; a mix-up of rows or places is off by the spread itself.
+    """
+    close = max(1e-3, 16 * torch.finfo(one.dtype).eps)
+    return one.shape == other.shape and torch.allclose(one, other, atol=close * float(one.std()), rtol=close)

@@ -110,11 +110,11 @@ def test_running_out_of_memory_halves_the_batch_and_loses_nothing(model: Languag
     whole = model.answer(REQUESTS, None)
     run, sizes = LanguageModel._run, []
 
-    def small(self, places, *rest):
-        sizes.append(len(places))
-        if len(places) > 2:
+    def small(self, batch, *rest):
+        sizes.append(len(batch.places))
+        if len(batch.places) > 2:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes.")
-        return run(self, places, *rest)
+        return run(self, batch, *rest)
 
     monkeypatch.setattr(LanguageModel, "_run", small)
     tight = replace(model, budget=Budget(10**6))
