@@ -7,7 +7,7 @@ bake(model.source, found.top(4), out="no-swear")
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from editkit.errors import EditkitError, UsageError
 from editkit.evaluation import EvalReport
 from editkit.export import EXPORTS, delta
 from editkit.export.checkpoint import Written
+from editkit.hub import Preflight, Pushed, preflight, push_finished
 from editkit.loading import load, load_source
 from editkit.localization import Localization
 from editkit.locate import Capability, capability, control_measures, universal_heads
@@ -96,6 +97,7 @@ def bake(
 
     Raises:
         EditkitError: a head the model does not have, an existing ``out``, weights that cannot be patched.
+        IntegrityError: a delta that was made for other weights.
     """
     if format not in EXPORTS:
         raise UsageError(f"There is no format {format!r}. Known: {', '.join(EXPORTS)}.")
@@ -174,6 +176,7 @@ def remove_capability(
     allow_code: bool = False,
     work: Path | None = None,
     push: str | None = None,
+    told: Callable[[Preflight | Outcome | Pushed], None] = lambda news: None,
     command: str | None = None,
     stages: Stages = silent,
 ) -> Outcome:
@@ -185,6 +188,8 @@ def remove_capability(
         out: the new checkpoint; ``MODEL-no-NAME`` here if None. It must not exist.
         heads: remove exactly so many heads; None: as many as the goal needs.
         push: publish to this Hub repository when the goal is met. Asked for permission before anything heavy.
+        told: hears of the outcome as soon as it is written; with ``push`` also, at the start, what the Hub says, and at
+            the end what was sent.
 
     Raises:
         NotLocalized, TooMuchDamage: no checkpoint; ``out`` holds the evidence.
@@ -192,6 +197,8 @@ def remove_capability(
     """
     wanted = _capability(name, allow_code)
     recipe = wanted.recipe
+    if push is not None:
+        preflight(push, base=None)  # nothing is downloaded for somebody who may not publish
     source = (
         model.source
         if isinstance(model, LanguageModel)
@@ -201,16 +208,13 @@ def remove_capability(
     )
     target = Path(out) if out is not None else Path(f"{Path(source.base.model).name}-no-{recipe.capability}")
     if push is not None:
-        from editkit.hub import preflight
-
-        preflight(push, base=source.base)
+        told(preflight(push, base=source.base, like=source.directory))
     live = model if isinstance(model, LanguageModel) else _model(source, device, dtype, trust_remote_code)
     run = Run(wanted, target, seed, method, heads, command or _as_command(recipe, source, target, seed), _today())
     outcome = remove(live, run, work_for(source.base, recipe.capability, seed, work), stages=stages)
+    told(outcome)
     if push is not None:
-        from editkit.hub import push as publish
-
-        publish(target, push)
+        told(push_finished(target, push))
     return outcome
 
 

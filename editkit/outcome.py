@@ -66,16 +66,22 @@ def write(directory: Path, outcome: Outcome) -> None:
 
 def render(directory: Path, outcome: Outcome) -> None:
     """Write the card, the figures and the page from the evidence."""
-    from editkit.render import card, html, plots
+    from editkit.render import plots
 
-    four = (outcome.edit, outcome.localization, outcome.report, outcome.provenance)
     folder = directory / "editkit"
     (folder / "deltas.png").write_bytes(plots.deltas(outcome.report))
     (folder / "heads.png").write_bytes(plots.head_map(outcome.edit, outcome.localization, outcome.provenance))
-    page = html.render(*four, exhibits=outcome.exhibits)
+    text, page = texts(outcome)
     (folder / "report.html").write_text(page, encoding="utf-8", newline="\n")
-    text = card.render(*four, exhibits=outcome.exhibits)
     (directory / "README.md").write_text(text, encoding="utf-8", newline="\n")
+
+
+def texts(outcome: Outcome) -> tuple[str, str]:
+    """The card and the page."""
+    from editkit.render import card, html
+
+    four = (outcome.edit, outcome.localization, outcome.report, outcome.provenance)
+    return card.render(*four, exhibits=outcome.exhibits), html.render(*four, exhibits=outcome.exhibits)
 
 
 def read(out: Path) -> Outcome:

@@ -63,7 +63,7 @@ class Provenance:
         date: ISO date of the run.
         seeds, versions, hashes: by name; hashes are sha256 of the files the reader may want to check first.
         shape: the reachable layers, for the head map.
-        override: why a result whose verdict was not met was published all the same; None when it was not.
+        override: what was not met where a result was published all the same; None where nothing was overridden.
     """
 
     command: str

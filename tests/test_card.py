@@ -125,6 +125,7 @@ def known_numbers(found: Evidence) -> set[str]:
     known = {str(len(found.edit.units)), "144", "6", "8", "0.001"}
     for value in values:
         known |= {wording.percent(value), wording.points(value), wording.probability(value), wording.count(value)}
+        known.add(wording.effect(value))
         known |= {f"{value:.2f}", f"{value:.3g}", f"{value:.0%}", f"{100 * value:+.1f}", f"{100 * value:.0f}%"}
     # The verdict's own sentences: what the target kept, and the interval of the mean damage.
     for reason in report.verdict.reasons:
@@ -221,14 +222,24 @@ def test_collapse_is_named_beside_the_score():
 
 
 def test_an_override_is_recorded():
-    text = rendered(evidence("goal-missed"), override="a published negative result")
-    assert "Published although the criteria were not met" in text.split("\n## ")[0]
-    assert "a published negative result" in text
+    text = rendered(evidence("goal-missed"), override="swear kept 41 %")
+    top = text.split("\n## ")[0]
+    assert "Published although its verdict was not met" in top and "What was not met: swear kept 41 %" in top
+    assert "Published although" not in rendered(evidence("goal-missed"))
 
 
 def test_evidence_without_a_model_does_not_say_how_to_load_one():
     text = rendered(evidence("goal-missed"), format="evidence")
     assert "from_pretrained" not in text and "editkit undo" not in text and "no model was written" in text
+    assert "model-index" not in front_matter(text), "there is no model whose results these were"
+
+
+@pytest.mark.parametrize("status", ["goal-missed", "too-much-damage"])
+def test_a_refused_run_claims_no_removal(status):
+    text = rendered(evidence(status), format="evidence")
+    assert not re.search(r"(?<!to be )(?<!not )removed", text)
+    assert "| **Tried** |" in text and "## The tried heads" in text
+    assert "| **Removed** |" in rendered(evidence())
 
 
 def test_degraded_tasks_are_named_as_such():

@@ -117,6 +117,8 @@ def test_the_numbers_of_every_row_are_on_the_page(status):
             assert value in line
         assert wording.span(row.delta) in line
     text = " ".join(tree.text)
+    headline = f"took the score on swear from {wording.percent(report.rows[0].before.mean)} %"
+    assert headline in text and ("The attempt, zeroing" in text) == (status != "met")
     assert ("Criteria met" in text) == (status == "met") and ("Criteria not met" in text) == (status != "met")
     assert wording.null_line(report) in text
 
@@ -180,6 +182,17 @@ def test_a_page_without_a_model_says_so():
     found = evidence("goal-missed")
     shown = rendered(replace(found, provenance=replace(found.provenance, format="evidence")))
     assert "No model was written." in shown and ">Tried<" in shown
+    text = " ".join(Tree(shown).text + Tree(shown).values("aria-label")).lower()
+    assert not re.search(r"(?<!to be )(?<!not )removed", text)
+    tabbed = [attrs for _, attrs in Tree(shown).tags if "tried" in (attrs.get("class") or "").split()]
+    assert len(tabbed) == 5 + 1, "the heads and the legend"
+
+
+def test_an_override_is_on_the_page():
+    found = evidence("goal-missed")
+    shown = rendered(replace(found, provenance=replace(found.provenance, override="swear kept 41 %")))
+    assert "Published although its verdict was not met" in shown and "swear kept 41 %" in shown
+    assert "Published although" not in rendered(found)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -229,10 +242,14 @@ def test_differing_words_are_marked_and_no_text_is_lost(before, after, marked):
 
 def test_diagnostics_of_any_form_become_lines():
     made = dict(
-        facts({"masks": 240, "design": {"passes": 12.5, "ok": True}, "all": list(range(20)), "nan": float("nan")})
+        facts({"masks": 240, "mine": {"passes": 12.5, "ok": True}, "all": list(range(20)), "nan": float("nan")})
     )
-    assert made == {"masks": "240", "design: passes": "12.5", "design: ok": "yes", "nan": "unknown"} | {
+    assert made == {"masks": "240", "mine: passes": "12.5", "mine: ok": "yes", "nan": "unknown"} | {
         "all": "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, … (20 in all)"
+    }
+    assert dict(facts({"prior": True, "skipped": None, "stability": {"L1H5": 0.98}})) == {
+        "Guided by gradients": "yes",
+        "Stability: share of resampled fits that name L1H5": "0.98",
     }
     assert facts({str(place): place for place in range(100)})[-1] == ("…", "20 more in localization.json")
 

@@ -98,6 +98,24 @@ def test_a_cell_knows_its_role_certainty_and_group():
     assert headmap.scale(layers) == pytest.approx(0.46)
 
 
+def test_heads_that_were_only_tried_are_drawn_and_named_so():
+    found = evidence("goal-missed")
+    refused = replace(found.provenance, format="evidence")
+    cells = [c for layer in headmap.head_map(found.edit, found.localization, refused) for c in layer.cells]
+    assert {cell.head for cell in cells if cell.role == "tried"} == found.edit.heads
+    assert not [cell for cell in cells if "removed" in cell.label]
+    removed, tried = (plots.head_map(found.edit, found.localization, p) for p in (found.provenance, refused))
+    assert removed != tried
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(-0.13679, "−13.7"), (-0.0099, "−0.99"), (-0.00011, "−0.01"), (1e-6, "0.0"), (0.0, "0.0"), (math.nan, "–")],
+)
+def test_a_small_effect_is_not_shown_as_none(value, shown):
+    assert wording.effect(value) == shown
+
+
 @pytest.mark.parametrize(
     ("low", "high", "p", "certain"),
     [(-0.3, -0.1, 1.0, True), (-0.3, 0.1, 0.0, False), (0.1, 0.2, 1.0, True), (math.nan, math.nan, 0.01, True)]
@@ -132,7 +150,8 @@ def test_unknown_numbers_are_drawn_as_unknown():
 
 def test_the_page_figures_take_their_colours_from_the_page():
     found = evidence()
-    for text in (svg.deltas(found.report), svg.dose(found.exhibits.dose, 5), svg.null(found.report)):
+    dose, null = svg.dose(found.exhibits.dose, 5, "removed"), svg.null(found.report, "removed")
+    for text in (svg.deltas(found.report), dose, null):
         assert "var(--accent)" in text and "var(--soft)" in text
         assert not re.search(r"#[0-9a-f]{6}", text)
         assert 'role="img"' in text and "aria-label" in text
@@ -140,11 +159,13 @@ def test_the_page_figures_take_their_colours_from_the_page():
 
 def test_the_dose_curve_marks_how_many_were_removed():
     dose = evidence().exhibits.dose
-    assert "5 chosen" in svg.dose(dose, 5) and "3 chosen" in svg.dose(dose, 3)
-    assert svg.dose(dose[:1], 0).count("<svg") == 1
+    assert "5 removed" in svg.dose(dose, 5, "removed") and "3 tried" in svg.dose(dose, 3, "tried")
+    assert "goal: 14.9 %" in svg.dose(dose, 5, "removed", 0.149) and "goal" not in svg.dose(dose, 5, "removed")
+    assert svg.dose(dose[:1], 0, "tried").count("<svg") == 1
 
 
 def test_the_null_shows_how_far_the_removed_heads_are():
-    assert "the removed heads: −97.3" in svg.null(evidence().report)
+    assert "the removed heads: −97.3" in svg.null(evidence().report, "removed")
+    assert "the tried heads: −97.3" in svg.null(evidence().report, "tried")
     rising = replace(evidence().report.random_heads, delta=0.1)  # type: ignore[type-var]
-    assert "+10.0" in svg.null(replace(evidence().report, random_heads=rising))
+    assert "+10.0" in svg.null(replace(evidence().report, random_heads=rising), "removed")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +86,18 @@ def print_json(value: Any) -> None:
 def note(text: str) -> None:
     """A sentence for the person, on stderr."""
     click.secho(text, dim=True, err=True)
+
+
+@contextmanager
+def quiet_in_pipes() -> Iterator[None]:
+    """The client's own progress bars are for terminals: in a file they are noise."""
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    if sys.stderr.isatty() or are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from editkit.cli.commands import as_json, note, print_json
+from editkit.cli.commands import as_json, print_json, quiet_in_pipes
 
 
 @click.command()
@@ -25,20 +25,15 @@ def push(out: Path, repo: str, as_json: bool, **options: Any) -> None:
 
     Everything is checked before and compared after; private unless --public.
     """
-    from editkit.files import printable
     from editkit.hub import push as publish
+    from editkit.render import publishing, streams
 
-    pushed = publish(out, repo, **options)
-    for sentence in pushed.notes:
-        note(sentence)
+    with quiet_in_pipes():
+        pushed = publish(out, repo, **options)
     if as_json:
         print_json(asdict(pushed))
-        return
-    for operation in pushed.operations:
-        click.echo(f"{operation.kind:8} {operation.bytes:>14,} bytes  {printable(operation.path)}")
-    totals = {kind: pushed.bytes(kind) for kind in dict.fromkeys(row.kind for row in pushed.operations)}
-    click.echo(", ".join(f"{kind} {count:,} bytes" for kind, count in totals.items()))
-    click.echo(f"{'would go to' if options['dry_run'] else 'published at'} {pushed.url}")
+    else:
+        streams.show(publishing.pushed(pushed, dry_run=options["dry_run"]))
 
 
 @click.command("pull-verify")
@@ -52,11 +47,10 @@ def pull_verify(repo: str, revision: str | None, base: str | None, as_json: bool
     Exactly the stated slices differ and are zero. Exit code 5 if not.
     """
     from editkit.hub import pull_verify as checked
+    from editkit.render import publishing, streams
 
     found = checked(repo, revision=revision, base=base)
     if as_json:
         print_json(asdict(found))
-        return
-    units = ", ".join(found.units) or "nothing"
-    click.echo(f"{found.repo} at {found.commit}: {found.base.model} with exactly {units} zeroed;")
-    click.echo(f"{found.unchanged} files are the base's, {found.zeroed:,} bytes were seen to be zero.")
+    else:
+        streams.show(publishing.verification(found))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from editkit.cli.commands import (
     note,
     placing,
     print_json,
+    quiet_in_pipes,
     remote_code,
     seed,
     which_model,
@@ -53,18 +55,31 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, heads: str | None
         _show_plan(name, as_json, options["model"], options["revision"], options["method"])
         return
     from editkit import api
-    from editkit.render import terminal
+    from editkit.hub import Preflight, Pushed
+    from editkit.outcome import Outcome
+    from editkit.render import publishing, terminal
+
+    document: dict[str, Any] = {}
+
+    def told(news: Preflight | Outcome | Pushed) -> None:
+        if isinstance(news, Preflight):
+            terminal.console(sys.stderr).print(publishing.preflight(news))
+        elif as_json:
+            document.update(news.summary() if isinstance(news, Outcome) else {"pushed": asdict(news)})
+        else:
+            terminal.show(terminal.removal(news) if isinstance(news, Outcome) else publishing.pushed(news))
 
     try:
-        outcome, failure = (
-            api.remove_capability(name, heads=number, command=_as_typed(), stages=terminal.stages(), **options),
-            None,
-        )
+        with quiet_in_pipes():
+            api.remove_capability(
+                name, heads=number, command=_as_typed(), stages=terminal.stages(), told=told, **options
+            )
     except (NotLocalized, TooMuchDamage) as error:
-        outcome, failure = error.outcome, error
-    print_json(outcome.summary()) if as_json else terminal.show(terminal.removal(outcome))
-    if failure is not None:
-        raise failure
+        told(error.outcome)
+        raise
+    finally:
+        if document:
+            print_json(document)
 
 
 @click.command()

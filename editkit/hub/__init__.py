@@ -9,6 +9,6 @@ from __future__ import annotations
 
 from editkit.hub.preflight import Preflight, preflight
 from editkit.hub.pull_verify import Verification, pull_verify
-from editkit.hub.push import Pushed, push
+from editkit.hub.push import Pushed, push, push_finished
 
-__all__ = ["Preflight", "Pushed", "Verification", "preflight", "pull_verify", "push"]
+__all__ = ["Preflight", "Pushed", "Verification", "preflight", "pull_verify", "push", "push_finished"]

@@ -8,12 +8,14 @@ The files look like the checkpoint to everything that reads metadata, and take n
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from editkit import headers
 from editkit.errors import EditkitError
 from editkit.files import printable
+from editkit.hub import hollow
 from editkit.hub.remote import RemoteFile, head_of, listing, read_bytes
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ def fetch(api: HfApi, repo: str, revision: str | None, folder: Path) -> str:
         if path in there:
             (folder / path).write_bytes(_text(api, repo, commit, there[path]))
     for path in weights:
-        _save_header(api, repo, commit, there[path], folder / path)
+        fetch = partial(read_bytes, api, repo, commit, path)
+        hollow.save(fetch, there[path].size, folder / path)
     return commit
 
 
@@ -55,12 +58,3 @@ def _text(api: HfApi, repo: str, commit: str, file: RemoteFile) -> bytes:
     if file.size > LARGEST_TEXT:
         raise EditkitError(f"{repo}: {printable(file.path)} has {file.size} bytes: too large for what it should be.")
     return read_bytes(api, repo, commit, file.path, 0, file.size)
-
-
-def _save_header(api: HfApi, repo: str, commit: str, file: RemoteFile, place: Path) -> None:
-    first = read_bytes(api, repo, commit, file.path, 0, min(8, file.size))
-    length = headers.header_length(first, file.size, printable(file.path))
-    rest = read_bytes(api, repo, commit, file.path, 8, 8 + length)
-    with open(place, "wb") as hole:
-        hole.write(first + rest)
-        hole.truncate(file.size)

@@ -4,7 +4,8 @@
     Preflight(repo="alice/no-swear", user="alice", exists=False, head=None, private=True, base_on_hub=True,
               license="llama3.2", gated=True, files=14, bytes=2489103211, notes=("...",))
 
-Everything here only reads. What cannot be checked on a server that lacks a route becomes a note, never a silent pass.
+Before there is anything to publish, ``like`` stands in for ``out``: the unedited model is as large. Everything here
+only reads. What cannot be checked on a server that lacks a route becomes a note, never a silent pass.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Preflight:
         base_on_hub: the base is on the same server, so its unchanged files can be copied there.
         license: what the base's card says; None when it says nothing or is not on this server.
         gated: the base's files need consent, or the base is private.
-        bytes: of the files in ``out``; None when nothing is written yet.
+        bytes: of the files in ``out``, or before there are any, of the model they will be made from.
         notes: what the person should know, one sentence each.
     """
 
@@ -62,6 +63,7 @@ def preflight(
     *,
     base: Base | None,
     out: Path | None = None,
+    like: Path | None = None,
     public: bool = False,
     create_pr: bool = False,
     allow_gated: bool = False,
@@ -74,6 +76,7 @@ def preflight(
         repo: ``owner/name``, or ``name`` under the token's own account.
         base: the unedited model; its licence and gating bind the edit. None: not known yet, not checked.
         out: the finished checkpoint, if there is one already; its size and its licence are then checked too.
+        like: where there is no ``out`` yet, the unedited model's directory.
         public: create the repository public. The default is private.
         create_pr: propose the edit as a pull request to a repository that exists.
         allow_gated: publish openly although the base is gated or private; the licence must permit it.
@@ -87,7 +90,7 @@ def preflight(
     name = _full_name(repo, who)
     found = _target(api, name, who, public=public, create_pr=create_pr)
     on_hub, license, gated, notes = _base_terms(api, base, public=public, allow_gated=allow_gated)
-    files, size = _measure(out)
+    files, size = _measure(out or like)
     if out is not None:
         _check_license(out, license)
         if on_hub and base is not None and manifest.read(out).form == "checkpoint":
@@ -247,10 +250,10 @@ def _base_terms(
     return True, license, restricted, silent
 
 
-def _measure(out: Path | None) -> tuple[int | None, int | None]:
-    if out is None:
+def _measure(directory: Path | None) -> tuple[int | None, int | None]:
+    if directory is None:
         return None, None
-    sizes = [(out / name).stat().st_size for name in walk(out)]
+    sizes = [(directory / name).stat().st_size for name in walk(directory)]
     return len(sizes), sum(sizes)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from editkit import headers, manifest, undo
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
 from editkit.files import is_relative_name, printable
+from editkit.hub import hollow
 from editkit.hub.remote import PIECE, RemoteFile, read_bytes
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ class Published:
             self._save(headers.INDEX)
         for path in self.there:
             if path.endswith(".safetensors") and "/" not in path:
-                self._save_header(path)
+                hollow.save(partial(self._fetch, path), self.there[path].size, self.folder / path)
         return record
 
     @property
@@ -88,11 +90,3 @@ class Published:
         place = self.folder / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(self.content(path))
-
-    def _save_header(self, path: str) -> None:
-        size = self.there[path].size
-        first = self._fetch(path, 0, min(8, size))
-        length = headers.header_length(first, size, path)
-        with open(self.folder / path, "wb") as file:
-            file.write(first + self._fetch(path, 8, 8 + length))
-            file.truncate(size)

@@ -9,6 +9,7 @@ are not sent again.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import editkit
 from editkit.edit import Edit
-from editkit.errors import IntegrityError
+from editkit.errors import EditkitError, IntegrityError
 from editkit.files import printable
 from editkit.hub.plan import LocalFile, Operation, is_same, plan
 from editkit.hub.preflight import Preflight, preflight
@@ -88,6 +89,20 @@ def push(
     operations = plan(release.files.values(), there, shelf)
     pushed = Pushed(checked.repo, f"{api.endpoint}/{checked.repo}", checked.private, operations, notes=checked.notes)
     return pushed if dry_run else _send(api, release, checked, pushed, create_pr=create_pr)
+
+
+def push_finished(out: Path, repo: str) -> Pushed:
+    """``push`` at the end of a long run: should it fail, the error says that the run's work is not lost.
+
+    Raises:
+        EditkitError: as ``push``, with the command that sends the finished directory.
+    """
+    try:
+        return push(out, repo)
+    except EditkitError as error:
+        again = f"editkit push {shlex.quote(str(out))} {shlex.quote(repo)}"
+        told = type(error)(f"{error}\n{printable(str(out))} is finished and stays. To publish it: {again}")
+    raise told
 
 
 def _send(api: HfApi, release: Release, checked: Preflight, pushed: Pushed, *, create_pr: bool) -> Pushed:

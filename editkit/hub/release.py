@@ -4,8 +4,9 @@
     release.files["model.safetensors"]
     LocalFile(path="model.safetensors", size=2471645608, sha256="1ea1...", content=Path("no-swear/model.safetensors"))
 
-An override changes nothing in the directory. The published copy gets a notice at the top of its card, an
-``editkit/override.json`` with the reasons, and a manifest that lists both: ``verify`` passes on what is published.
+An override changes nothing in the directory. What is published gets a notice on top of its card and its page, the
+reasons in ``editkit/override.json`` and ``editkit/provenance.json``, and a manifest that lists all of these: ``verify``
+passes on what is published.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def read_release(out: Path, *, allow_unmet: bool = False) -> Release:
             f"{printable(str(out))} is not to be published: {'; '.join(printable(reason) for reason in reasons)}. "
             "To publish it all the same, with a notice on its card, pass --allow-unmet."
         )
-    return Release(edit, _with_override(files, record, reasons), reasons)
+    return Release(edit, _with_override(out, files, record, reasons), reasons)
 
 
 def _unmet(out: Path) -> tuple[str, ...]:
@@ -76,17 +77,30 @@ def _unmet(out: Path) -> tuple[str, ...]:
 
 
 def _with_override(
-    files: Mapping[str, LocalFile], record: manifest.Manifest, reasons: tuple[str, ...]
+    out: Path, files: Mapping[str, LocalFile], record: manifest.Manifest, reasons: tuple[str, ...]
 ) -> dict[str, LocalFile]:
-    """The files with the notice on the card, the record of the override, and a manifest that lists both."""
+    """The files with the notice on card and page, the record of the override, and a manifest that lists them all."""
     told = {"format": 1, "override": "published although the verdict was not met", "reasons": list(reasons)}
     made = {OVERRIDE: (json.dumps(told, indent=2) + "\n").encode()}
-    if "README.md" in files:
+    if "editkit/provenance.json" in files:
+        made |= _rendered_with(out, reasons)
+    elif "README.md" in files:
         made["README.md"] = _with_notice(files["README.md"].read().decode("utf-8"), reasons).encode()
     listed = {path: (hashlib.sha256(content).hexdigest(), len(content)) for path, content in made.items()}
     made[manifest.NAME] = replace(record, files={**record.files, **listed}).to_json().encode()
     new = {path: _made(path, content) for path, content in made.items()}
     return {**files, **new}
+
+
+def _rendered_with(out: Path, reasons: tuple[str, ...]) -> dict[str, bytes]:
+    """Provenance, card and page of a measured removal, rendered again with the override recorded."""
+    from editkit import outcome
+
+    found = outcome.read(out)
+    provenance = replace(found.provenance, override=" ".join(reasons))
+    card, page = outcome.texts(replace(found, provenance=provenance))
+    made = {"editkit/provenance.json": provenance.to_json(), "README.md": card, "editkit/report.html": page}
+    return {path: text.encode() for path, text in made.items()}
 
 
 def _with_notice(card: str, reasons: tuple[str, ...]) -> str:

@@ -76,9 +76,10 @@ def _summary(edit: Edit, localization: Localization, report: EvalReport, provena
         "met": conclusion.met,
         "verdict": Inert(conclusion.line),
         "first_reason": prose(conclusion.reason),
+        "fate": Inert(wording.fate(provenance)),
         "written": provenance.format != "evidence",
         "override": prose(provenance.override) if provenance.override else None,
-        "headline": _headline(edit, report, provenance, met=conclusion.met),
+        "headline": Inert(f"**{wording.headline(edit, report, provenance, met=conclusion.met, name=code)}**"),
         "heads_removed": Inert(wording.head_count(edit, provenance)),
         "units": _units(edit.units),
         "effect": _joined([_effect(row) for row in wording.targets(report)], "; ") or Inert("no target was measured"),
@@ -87,22 +88,6 @@ def _summary(edit: Edit, localization: Localization, report: EvalReport, provena
         "undo": Inert(undo),
         "deltas_text": Inert("Change of every task with its 95 % interval"),
     }
-
-
-def _headline(edit: Edit, report: EvalReport, provenance: Provenance, *, met: bool) -> Inert:
-    heads = wording.head_count(edit, provenance)
-    verb = "Zeroing" if met else "The attempt, zeroing"
-    changes = [
-        f"took the score on {code(row.task)} from {wording.percent(row.before.mean)} % to "
-        f"{wording.percent(row.after.mean)} % ({row.n} {_examples(row)}{_collapse(row)})"
-        for row in wording.targets(report)
-    ] or ["was not measured on the capability itself"]
-    worst, count = wording.worst(report), len(wording.retained(report))
-    cost = "; no other task was measured."
-    if worst is not None:
-        change = f"{wording.points(worst.delta.mean)} points ({code(worst.task)})"
-        cost = f"; the worst change among {count} retained tasks is {change}."
-    return Inert(f"**{verb} {heads} {' and '.join(changes)}{cost}**")
 
 
 def _evidence(report: EvalReport) -> dict[str, Any]:
@@ -146,13 +131,14 @@ def _finding(edit: Edit, localization: Localization, report: EvalReport, provena
     return {
         "heads_text": Inert(
             f"Head map, {len(headmap.head_map(edit, localization, provenance))} layers: the effect of every head, "
-            "the removed and the universal ones marked"
+            f"the {wording.fate(provenance)} and the universal ones marked"
         ),
+        "effect_means": Inert(wording.EFFECT),
         "removed": [
             {
                 "unit": Inert(f"{effect.unit}{' (added to the others)' if effect.given else ''}"),
-                "effect": Inert(wording.points(effect.effect)),
-                "span": Inert(wording.between(effect.low, effect.high)),
+                "effect": Inert(wording.effect(effect.effect)),
+                "span": Inert(wording.effect_span(effect.low, effect.high)),
                 "p": Inert(wording.probability(effect.p)),
                 "selectivity": Inert(wording.share(effect.selectivity)),
             }
@@ -211,7 +197,7 @@ def _effect(row: Row) -> Inert:
     return Inert(
         f"{code(row.task)} {wording.percent(row.before.mean)} % → {wording.percent(row.after.mean)} %: "
         f"{wording.points(row.delta.mean)} points, 95 % interval {wording.span(row.delta)}, "
-        f"{row.n} {_examples(row)}, chance {wording.percent(row.chance)} %{_collapse(row)}"
+        f"{row.n} {wording.examples(row)}, chance {wording.percent(row.chance)} %{_collapse(row)}"
     )
 
 
@@ -236,10 +222,6 @@ def _sure(report: EvalReport) -> Inert:
 
 def _group(label: str, rows: Sequence[Row], none: str) -> Inert:
     return Inert(f"{label}: {_joined([code(row.task) for row in rows], ', ') or none}.")
-
-
-def _examples(row: Row) -> str:
-    return "held-out examples" if row.split == "report" else "examples"
 
 
 def _collapse(row: Row) -> str:

@@ -31,11 +31,11 @@ LIBRARY = {"checkpoint": "transformers", "lora": "peft", "delta": "editkit", "ev
 
 
 def front_matter(report: EvalReport, provenance: Provenance) -> str:
-    """The YAML block, without its ``---`` lines."""
+    """The YAML block, without its ``---`` lines. Where no model was written there are no results of one."""
     from huggingface_hub import ModelCardData
 
     base = provenance.base
-    published = hub_id(base)
+    published, no_model = hub_id(base), provenance.format == "evidence"
     optional: dict[str, Any] = {}
     if published:
         optional["base_model_relation"] = "adapter" if provenance.format == "lora" else "finetune"
@@ -45,8 +45,8 @@ def front_matter(report: EvalReport, provenance: Provenance) -> str:
         library_name=LIBRARY[provenance.format],
         pipeline_tag=_matching(r"[a-z0-9][a-z0-9-]{0,60}", base.pipeline_tag),
         tags=[*TAGS, *(tag for tag in base.tags if re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,60}", tag))],
-        model_name=model_name(provenance),
-        eval_results=_results(report, base) or None,
+        model_name=None if no_model else model_name(provenance),
+        eval_results=None if no_model else _results(report, base) or None,
         **_license(base),
         **optional,
     )

@@ -12,10 +12,10 @@ from typing import Literal
 from editkit.edit import Edit
 from editkit.localization import Effect, Localization
 from editkit.provenance import LayerShape, Provenance
-from editkit.render.wording import points, probability
+from editkit.render.wording import Fate, effect, effect_span, fate, probability
 from editkit.units import Head
 
-Role = Literal["removed", "universal", ""]
+Role = Fate | Literal["universal", ""]
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,16 @@ class Cell:
     @property
     def label(self) -> str:
         """Everything about the head in one line, for hover, keyboard and screen readers."""
-        parts = [str(self.head) + {"removed": ", removed", "universal": ", universal: set aside", "": ""}[self.role]]
+        role = "universal: set aside" if self.role == "universal" else self.role
+        parts = [f"{self.head}, {role}" if role else str(self.head)]
         if self.given:
             parts.append(f"shows only with {', '.join(self.given)} out as well")
         elif math.isnan(self.effect):
             parts.append("not measured")
         else:
-            parts.append(f"effect {points(self.effect)} points")
+            parts.append(f"effect {effect(self.effect)} points")
             if not math.isnan(self.low):
-                parts.append(f"95 % interval {points(self.low)} to {points(self.high)}")
+                parts.append(f"95 % interval {effect_span(self.low, self.high)}")
             if not math.isnan(self.p):
                 parts.append(f"p {probability(self.p)}")
             if not math.isnan(self.selectivity):
@@ -68,12 +69,12 @@ class MapLayer:
 def head_map(edit: Edit, localization: Localization, provenance: Provenance) -> tuple[MapLayer, ...]:
     """The layers in order. Without a shape, only the layers and heads that the evidence names are drawn."""
     ranked = {effect.unit: (rank, effect) for rank, effect in enumerate(localization.order, start=1)}
-    universal = frozenset(localization.universal)
+    universal, ours = frozenset(localization.universal), fate(provenance)
 
     def cell(head: Head, shape: LayerShape) -> Cell:
         rank, found = ranked.get(head, (None, None))
         found = found or Effect(head, math.nan, math.nan, math.nan, math.nan, math.nan)
-        role: Role = "removed" if head in edit.heads else "universal" if head in universal else ""
+        role: Role = ours if head in edit.heads else "universal" if head in universal else ""
         group = head.index * shape.groups // shape.heads if shape.groups else None
         return Cell(
             head,

@@ -70,11 +70,13 @@ def render(
         "units": ", ".join(show(edit.units)),
         "universal": ", ".join(show(localization.universal)),
         "facts": facts(localization.diagnostics),
+        "fate": wording.fate(provenance),
+        "effect_means": wording.EFFECT,
         "untested": wording.not_tested(exhibits.audits),
         "pairs": _pairs(report, exhibits.transcripts),
-        **_results(localization, report),
+        **_results(edit, localization, report, provenance),
         **_map(layers, scale, localization),
-        **_figures(edit, report, exhibits),
+        **_figures(edit, report, exhibits, wording.fate(provenance)),
     }
     return environment.get_template("report.html.jinja").render(values)
 
@@ -93,7 +95,8 @@ def _environment(scale: float) -> Any:
         "count": wording.count,
         "collapse_note": wording.collapse_note,
         "span": wording.span,
-        "bounds": lambda effect: wording.between(effect.low, effect.high),
+        "effect": wording.effect,
+        "bounds": lambda effect: wording.effect_span(effect.low, effect.high),
         "unknown": math.isnan,
         # Square root: a small but certain effect must not look like none.
         "shade": lambda effect: f"{math.sqrt(min(1.0, abs(effect) / scale)):.3f}",
@@ -101,7 +104,8 @@ def _environment(scale: float) -> Any:
     return environment
 
 
-def _results(localization: Localization, report: EvalReport) -> dict[str, Any]:
+def _results(edit: Edit, localization: Localization, report: EvalReport, provenance: Provenance) -> dict[str, Any]:
+    conclusion = wording.conclusion(localization, report)
     standing = wording.standing(report)
     null = report.random_heads
 
@@ -111,7 +115,8 @@ def _results(localization: Localization, report: EvalReport) -> dict[str, Any]:
         return next(name for name in ("holds", "uncertain", "degraded") if row in getattr(standing, name))
 
     return {
-        "conclusion": wording.conclusion(localization, report),
+        "conclusion": conclusion,
+        "headline": wording.headline(edit, report, provenance, met=conclusion.met),
         "targets": wording.targets(report),
         "retained": wording.retained(report),
         "worst": wording.worst(report),
@@ -131,7 +136,7 @@ def _map(layers: tuple[headmap.MapLayer, ...], scale: float, localization: Local
         "widest": widest,
         "label_step": 1 if widest <= 40 else 4,
         "total": sum(len(layer.cells) for layer in layers),
-        "scale": f"{scale * 100:.1f}",
+        "scale": wording.percent(scale),
         "strongest": strongest,
         "group_spans": _group_spans(layers),
     }
@@ -147,15 +152,23 @@ def _group_spans(layers: tuple[headmap.MapLayer, ...]) -> list[tuple[int, int]]:
     return [] if None in groups or len(names) == len(groups) else [(name, groups.count(name)) for name in names]
 
 
-def _figures(edit: Edit, report: EvalReport, exhibits: Exhibits) -> dict[str, Any]:
+def _figures(edit: Edit, report: EvalReport, exhibits: Exhibits, fate: wording.Fate) -> dict[str, Any]:
     from markupsafe import Markup
 
+    dose, goal = exhibits.dose, _goal(report, exhibits)
     return {
         "deltas_figure": Markup(svg.deltas(report)) if report.rows else "",
-        "dose_figure": Markup(svg.dose(exhibits.dose, len(edit.units))) if exhibits.dose else "",
-        "dose_tasks": sorted({task for point in exhibits.dose for task in point.retain}),
-        "null_figure": Markup(svg.null(report)) if report.random_heads else "",
+        "dose_figure": Markup(svg.dose(dose, len(edit.units), fate, goal)) if dose else "",
+        "dose_tasks": sorted({task for point in dose for task in point.retain}),
+        "null_figure": Markup(svg.null(report, fate)) if report.random_heads else "",
     }
+
+
+def _goal(report: EvalReport, exhibits: Exhibits) -> float:
+    """The score that the target was to fall to on the examples of the dose curve."""
+    rows = wording.targets(report)
+    whole = next((point.target.mean for point in exhibits.dose if point.heads == 0), math.nan)
+    return rows[0].chance + report.criteria.goal * (whole - rows[0].chance) if len(rows) == 1 else math.nan
 
 
 def _pairs(report: EvalReport, transcripts: Sequence[Transcript]) -> list[dict[str, Any]]:
@@ -172,7 +185,12 @@ def _pairs(report: EvalReport, transcripts: Sequence[Transcript]) -> list[dict[s
 
 def _pair(transcript: Transcript) -> dict[str, Any]:
     before, after = differing(transcript.before[:LONGEST], transcript.after[:LONGEST])
-    return {"prompt": transcript.prompt, "before": before, "after": after}
+    return {
+        "prompt": transcript.prompt,
+        "before": before,
+        "after": after,
+        "same": transcript.before == transcript.after,
+    }
 
 
 def _visible(value: Any) -> Any:

@@ -62,9 +62,9 @@ LIGHT = Theme()
 
 
 def head_map(edit: Edit, localization: Localization, provenance: Provenance) -> bytes:
-    """Layers x heads; colour = effect, full square = certain, ring = removed, U = universal. PNG."""
-    layers = headmap.head_map(edit, localization, provenance)
-    return _png(lambda figure, theme: _draw_head_map(figure, theme, layers))
+    """Layers x heads; colour = effect, full square = certain, frame = removed or tried, U = universal. PNG."""
+    layers, fate = headmap.head_map(edit, localization, provenance), wording.fate(provenance)
+    return _png(lambda figure, theme: _draw_head_map(figure, theme, layers, fate))
 
 
 def deltas(report: EvalReport) -> bytes:
@@ -75,7 +75,7 @@ def deltas(report: EvalReport) -> bytes:
 def draw_deltas(figure: Figure, theme: Theme, report: EvalReport) -> None:
     targets, retained = wording.targets(report), wording.retained(report)
     parts = [rows for rows in (targets, retained) if rows]
-    figure.set_size_inches(8.4, 0.95 + 0.34 * len(report.rows) + 0.55 * len(parts))
+    figure.set_size_inches(8.4, 0.8 + 0.29 * len(report.rows) + 0.55 * len(parts))
     if not parts:
         return
     axes = figure.subplots(len(parts), 1, squeeze=False, height_ratios=[len(rows) + 0.6 for rows in parts])[:, 0]
@@ -85,19 +85,21 @@ def draw_deltas(figure: Figure, theme: Theme, report: EvalReport) -> None:
         _forest(axis, theme, rows, colours)
         budget = report.criteria.damage_each * 100
         if rows is retained:
-            low = min([-2 * budget, *(row.delta.low * 100 for row in rows if math.isfinite(row.delta.low))])
+            low = min([-1.4 * budget, *(row.delta.low * 100 for row in rows if math.isfinite(row.delta.low))])
             high = max([budget, *(row.delta.high * 100 for row in rows if math.isfinite(row.delta.high))])
-            axis.set_xlim(low * 1.08, high * 1.15)
+            axis.set_xlim(low * 1.12, high * 1.15)
             axis.axvline(-budget, color=theme.warn, linewidth=1, linestyle=(0, (4, 3)))
-            _label(axis, "budget", (-budget, -0.72), -4, theme.warn)
+            beyond = abs(low) > 8 * budget  # no room between the budget and zero
+            _label(axis, "damage budget", (-budget, -0.72), -4 if beyond else 4, theme.warn)
         else:
-            axis.set_xlim(min(-100.0, *(row.delta.low * 100 for row in rows)), 5)
-        title = "retained: change in points" if rows is retained else "to be removed: change in points"
-        axis.set_title(title, loc="left", color=theme.soft, fontsize=9)
+            axis.set_xlim(-104, max([5.0, *(row.delta.high * 115 for row in rows if math.isfinite(row.delta.high))]))
+        title = "To be kept: change in points" if rows is retained else "To be removed: change in points"
+        axis.set_title(title, loc="left", color=theme.ink, fontsize=9.5, fontweight="bold")
 
 
-def draw_dose(figure: Figure, theme: Theme, dose: tuple[Dose, ...], chosen: int) -> None:
-    figure.set_size_inches(8.4, 3.5)
+def draw_dose(figure: Figure, theme: Theme, dose: tuple[Dose, ...], marked: str, chosen: int, goal: float) -> None:
+    """``marked`` names the number of heads that is ``chosen``; ``goal`` is the score to fall to."""
+    figure.set_size_inches(8.4, 3.3)
     axis = figure.subplots()
     heads = [point.heads for point in dose]
     means = [point.target.mean * 100 for point in dose]
@@ -109,15 +111,27 @@ def draw_dose(figure: Figure, theme: Theme, dose: tuple[Dose, ...], chosen: int)
         linewidth=0,
     )
     tasks = sorted({task for point in dose for task in point.retain})
-    for place, task in enumerate(tasks):
-        values = [point.retain.get(task, math.nan) * 100 for point in dose]
+    curves = [[point.retain.get(task, math.nan) * 100 for point in dose] for task in tasks]
+    known = [values for values in curves if sum(map(math.isfinite, values)) > 1]
+    for place, values in enumerate(known):
         label = "each retained task" if place == 0 else None
-        axis.plot(heads, values, color=theme.soft, linewidth=1, alpha=0.75, marker=".", markersize=5, label=label)
+        # Measured only where the target has fallen far enough: what lies between is not known.
+        axis.plot(heads, values, color=theme.rise, linewidth=1, alpha=0.8, marker="o", markersize=3.5, label=label)
     axis.plot(heads, means, color=theme.accent, linewidth=2.2, marker="o", markersize=4.5, label="to be removed")
     axis.axvline(chosen, color=theme.ink, linewidth=1, linestyle=(0, (2, 2)))
-    side = -4 if heads and chosen > (heads[0] + heads[-1]) / 2 else 4
-    _label(axis, f"{chosen} chosen", (chosen, 107), side, theme.ink)
-    axis.set_ylim(-3, 103)
+    side = -5 if heads and chosen > (heads[0] + heads[-1]) / 2 else 5
+    _label(axis, marked, (chosen, 108), side, theme.ink)
+    if math.isfinite(goal):
+        axis.axhline(goal * 100, color=theme.warn, linewidth=1, linestyle=(0, (4, 3)))
+        axis.annotate(
+            f"goal: {wording.percent(goal)} %",
+            (1.01, goal * 100),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            color=theme.warn,
+            fontsize=9,
+        )
+    axis.set_ylim(-3, 104)
     axis.set_xticks(heads if len(heads) <= 16 else heads[:: math.ceil(len(heads) / 16)])
     axis.set_xlabel("heads knocked out, strongest first", color=theme.soft)
     axis.set_ylabel("score, %", color=theme.soft)
@@ -125,12 +139,13 @@ def draw_dose(figure: Figure, theme: Theme, dose: tuple[Dose, ...], chosen: int)
     axis.legend(frameon=False, labelcolor=theme.ink, fontsize=9, loc="best")
 
 
-def draw_null(figure: Figure, theme: Theme, report: EvalReport) -> None:
+def draw_null(figure: Figure, theme: Theme, report: EvalReport, ours: str) -> None:
+    """``ours`` names the heads of the edit: the removed, or the tried ones."""
     from matplotlib.ticker import MaxNLocator
 
     null = report.random_heads
     assert null is not None, "the page draws the null only where there is one"
-    figure.set_size_inches(8.4, 2.5)
+    figure.set_size_inches(8.4, 2.2)
     axis = figure.subplots()
     observed = null.delta * 100
     values = [delta * 100 for delta in null.deltas if math.isfinite(delta)]
@@ -142,7 +157,7 @@ def draw_null(figure: Figure, theme: Theme, report: EvalReport) -> None:
     axis.set_ylim(0, top)
     axis.axvline(observed, color=theme.accent, linewidth=2.2)
     beside = 5 if observed < (low + high) / 2 else -5
-    _label(axis, f"the removed heads: {wording.points(null.delta)}", (observed, top * 0.9), beside, theme.accent)
+    _label(axis, f"{ours}: {wording.points(null.delta)}", (observed, top * 0.9), beside, theme.accent)
     _label(axis, f"{null.sets} random sets", (high, top * 0.9), -5, theme.rise)
     axis.set_xlabel("change of the score, points", color=theme.soft)
     axis.set_ylabel("random sets", color=theme.soft)
@@ -225,16 +240,12 @@ def _calm(axis: Axes, theme: Theme, grid: Any) -> None:
     axis.spines["bottom"].set_color(theme.line)
 
 
-def _draw_head_map(figure: Figure, theme: Theme, layers: tuple[headmap.MapLayer, ...]) -> None:
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import LinearSegmentedColormap, Normalize
-
+def _draw_head_map(figure: Figure, theme: Theme, layers: tuple[headmap.MapLayer, ...], fate: wording.Fate) -> None:
     widest = max((len(layer.cells) for layer in layers), default=1)
     figure.set_size_inches(8.4, min(14.0, 1.35 + max(1, len(layers)) * min(0.34, 7.2 / widest * 1.15)))
     axis = figure.subplots()
-    top = headmap.scale(layers)
-    colours = LinearSegmentedColormap.from_list("effect", [theme.accent, theme.paper, theme.rise])
-    shade = ScalarMappable(Normalize(-top * 100, top * 100), colours)
+    top = headmap.scale(layers) * 100
+    shade = _shade(theme, top)
     cells = [(column, place, cell) for place, layer in enumerate(layers) for column, cell in enumerate(layer.cells)]
     _squares(axis, [(x, y, 0.46) for x, y, _ in cells], facecolor=theme.paper, edgecolor=theme.line, linewidth=0.5)
     known = [(x, y, cell) for x, y, cell in cells if not math.isnan(cell.effect)]
@@ -244,8 +255,10 @@ def _draw_head_map(figure: Figure, theme: Theme, layers: tuple[headmap.MapLayer,
         facecolor=shade.to_rgba(np.array([cell.effect * 100 for _, _, cell in known])),
         linewidth=0,
     )
-    ringed = [(x, y, 0.46) for x, y, cell in cells if cell.role == "removed"]
-    _squares(axis, ringed, facecolor="none", edgecolor=theme.ink, linewidth=1.8)
+    ringed = [(x, y, 0.46) for x, y, cell in cells if cell.role == fate]
+    frame: dict[str, Any] = {"facecolor": "none", "edgecolor": theme.ink, "linewidth": 1.8}
+    frame |= {"linestyle": "-" if fate == "removed" else (0, (1.6, 0.8))}
+    _squares(axis, ringed, **frame)
     for x, y, cell in cells:
         if cell.role == "universal":
             axis.text(x, y + 0.03, "U", ha="center", va="center", fontsize=7.5, color=theme.soft)
@@ -260,16 +273,57 @@ def _draw_head_map(figure: Figure, theme: Theme, layers: tuple[headmap.MapLayer,
     axis.tick_params(length=0, labelcolor=theme.soft, labelsize=8)
     axis.set_xlabel("head", color=theme.soft)
     axis.spines["bottom"].set_visible(False)
-    bar = figure.colorbar(shade, ax=axis, shrink=0.85, aspect=24, pad=0.015)
-    bar.set_label("effect of one knockout, points", color=theme.soft, fontsize=8.5)
+    bar = figure.colorbar(shade, ax=axis, orientation="horizontal", shrink=0.36, aspect=34, pad=0.02, anchor=(1, 1))
+    bar.set_label("effect of switching off this head alone, points", color=theme.soft, fontsize=8)
+    bar.ax.set_xticks([-top, -top / 4, 0, top / 4, top])
+    bar.ax.xaxis.set_major_formatter(lambda value, _: wording.effect(value / 100))
     bar.ax.tick_params(length=0, labelcolor=theme.soft, labelsize=8)
     bar.outline.set_visible(False)  # type: ignore[operator]
-    axis.set_title(
-        "ring: removed    U: universal, set aside    full square: certain    small square: not certain    "
-        "thin lines: KV groups",
-        loc="left",
+    _map_legend(axis, theme, fate, frame, shade)
+
+
+def _shade(theme: Theme, top: float) -> Any:
+    """Colours by the square root of the effect, as on the page: a small but certain one must not look like none."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import FuncNorm, LinearSegmentedColormap
+
+    def root(values: np.ndarray) -> np.ndarray:
+        return np.sign(values) * np.sqrt(np.abs(values))
+
+    def square(values: np.ndarray) -> np.ndarray:
+        return np.sign(values) * np.square(values)
+
+    colours = LinearSegmentedColormap.from_list("effect", [theme.accent, theme.paper, theme.rise])
+    return ScalarMappable(FuncNorm((root, square), -top, top), colours)
+
+
+def _map_legend(axis: Axes, theme: Theme, fate: wording.Fate, frame: dict[str, Any], shade: Any) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+    from matplotlib.textpath import TextPath
+
+    letter: Any = TextPath((-3, -3), "U", size=8)
+    tint = shade.cmap(0.12)
+    square: dict[str, Any] = {"linestyle": "none", "marker": "s", "color": tint}
+    handles = [
+        Patch(label=fate, **frame),
+        Line2D([], [], linestyle="none", marker=letter, color=theme.soft, label="universal, set aside", markersize=7),
+        Line2D([], [], label="certain: the interval excludes zero", markersize=10, **square),
+        Line2D([], [], label="not certain", markersize=5, **square),
+    ]
+    axis.legend(
+        handles=handles,
+        loc="lower left",
+        bbox_to_anchor=(0, 1.0),
+        ncols=len(handles),
+        frameon=False,
         fontsize=8,
-        color=theme.soft,
+        labelcolor=theme.soft,
+        handlelength=1.1,
+        handleheight=1.1,
+        borderpad=0.2,
+        borderaxespad=0.3,
+        columnspacing=1.6,
     )
 
 

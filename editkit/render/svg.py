@@ -5,6 +5,7 @@ dose(exhibits.dose, 5) -> '<svg class="figure" role="img" aria-label="..." viewB
 
 from __future__ import annotations
 
+import math
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
@@ -31,14 +32,15 @@ def deltas(report: EvalReport) -> str:
     return _inline("deltas", label, lambda figure, theme: plots.draw_deltas(figure, theme, report))
 
 
-def dose(points: tuple[Dose, ...], chosen: int) -> str:
-    label = f"Scores against the number of heads knocked out; {chosen} were chosen. The table below has the numbers."
-    return _inline("dose", label, lambda figure, theme: plots.draw_dose(figure, theme, points, chosen))
+def dose(points: tuple[Dose, ...], chosen: int, fate: wording.Fate, goal: float = math.nan) -> str:
+    label = f"Scores against the number of heads switched off; {chosen} were {fate}. The table below has the numbers."
+    marked = f"{chosen} {fate}"
+    return _inline("dose", label, lambda figure, theme: plots.draw_dose(figure, theme, points, marked, chosen, goal))
 
 
-def null(report: EvalReport) -> str:
-    label = wording.null_line(report) or ""
-    return _inline("null", label, lambda figure, theme: plots.draw_null(figure, theme, report))
+def null(report: EvalReport, fate: wording.Fate) -> str:
+    label, ours = wording.null_line(report) or "", f"the {fate} heads"
+    return _inline("null", label, lambda figure, theme: plots.draw_null(figure, theme, report, ours))
 
 
 def _inline(name: str, label: str, draw: Callable[[Figure, plots.Theme], None]) -> str:

@@ -60,7 +60,8 @@ def removal(outcome: Outcome) -> RenderableType:
     """The closing summary: verdict, scores, heads, where to look next."""
     edit, report, provenance = outcome.edit, outcome.report, outcome.provenance
     conclusion = wording.conclusion(outcome.localization, report)
-    written = provenance.format != "evidence"
+    fate = wording.fate(provenance)
+    written = fate == "removed"
     lines: list[RenderableType] = [
         Text.assemble(
             (" ✓ " if conclusion.met else " ✗ ", "bold green" if conclusion.met else "bold red"),
@@ -70,7 +71,7 @@ def removal(outcome: Outcome) -> RenderableType:
     ]
     if not conclusion.met:
         lines.append(Padding(Text(clean(conclusion.reason, limit=600)), (0, 0, 0, 3)))
-    facts = {("removed" if written else "tried"): f"{wording.head_count(edit, provenance)}: {_units(edit.units)}"}
+    facts = {str(fate): f"{wording.head_count(edit, provenance)}: {_units(edit.units)}"}
     if outcome.localization.universal:
         facts["set aside"] = f"universal: {_units(outcome.localization.universal)}"
     if control := wording.null_line(report):
@@ -136,8 +137,8 @@ def localization(found: Localization, *, limit: int = RANKED) -> RenderableType:
             table.add_column("")
         strongest = max((abs(effect.effect) for effect in found.order if effect.effect == effect.effect), default=1.0)
         for rank, effect in enumerate(found.order[:limit], start=1):
-            cells = [str(rank), f"{effect.unit}{'*' if effect.given else ''}", wording.points(effect.effect)]
-            cells += [wording.between(effect.low, effect.high), wording.probability(effect.p)]
+            cells = [str(rank), f"{effect.unit}{'*' if effect.given else ''}", wording.effect(effect.effect)]
+            cells += [wording.effect_span(effect.low, effect.high), wording.probability(effect.p)]
             cells += [wording.share(effect.selectivity), _bar(effect, strongest)]
             style = "" if is_certain(effect) else "dim"
             table.add_row(*(Text(cell, style) for cell in cells[: len(table.columns)]))

@@ -7,8 +7,9 @@ Scores are shown in percent with one decimal, changes in points: ``percent(0.993
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from editkit.edit import Edit
 from editkit.evaluation import EvalReport, Interval, Row
@@ -18,6 +19,14 @@ from editkit.render.exhibits import Audit
 from editkit.render.inert import clean
 
 UNKNOWN = "–"
+
+EFFECT = (
+    "An effect is the change, in points, of the probability that the model gives its own correct answers when this "
+    "head alone is switched off. The search ranks heads by it."
+)
+"""An effect is no score: a small change of probability can turn many answers, or none."""
+
+Fate = Literal["removed", "tried"]
 
 NOTABLE_COLLAPSE = 0.05
 """From this share on collapse is named beside the score; below it is in the table."""
@@ -43,6 +52,18 @@ def points(value: float | None) -> str:
         return UNKNOWN
     shown = _plain(value * 100)
     return f"{shown:+.1f}".replace("-", "−") if shown else "0.0"
+
+
+def effect(value: float) -> str:
+    """The change one head makes, in points; those below one with two decimals: ``−13.7``, ``−0.04``."""
+    if math.isnan(value) or abs(value) >= 0.01:
+        return points(value)
+    shown = round(value * 100, 2) + 0.0
+    return f"{shown:+.2f}".replace("-", "−") if shown else "0.0"
+
+
+def effect_span(low: float, high: float) -> str:
+    return UNKNOWN if math.isnan(low) or math.isnan(high) else f"{effect(low)} to {effect(high)}"
 
 
 def probability(value: float | None) -> str:
@@ -81,6 +102,38 @@ def base_name(provenance: Provenance) -> str:
     if provenance.base.source == "local":
         model = model.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1] or "a local model"
     return clean(model, limit=120)
+
+
+def fate(provenance: Provenance) -> Fate:
+    """What became of the edit's heads: where no model was written, nothing was removed."""
+    return "tried" if provenance.format == "evidence" else "removed"
+
+
+def headline(
+    edit: Edit,
+    report: EvalReport,
+    provenance: Provenance,
+    *,
+    met: bool,
+    name: Callable[[str], str] = lambda text: clean(text, limit=80),
+) -> str:
+    """The result in one sentence. ``name`` makes a task's name safe for where the sentence goes."""
+    verb = "Zeroing" if met else "The attempt, zeroing"
+    changes = [
+        f"took the score on {name(row.task)} from {percent(row.before.mean)} % to {percent(row.after.mean)} % "
+        f"({row.n} {examples(row)}{f'; {note}' if (note := collapse_note(row)) else ''})"
+        for row in targets(report)
+    ] or ["was not measured on the capability itself"]
+    lost, count = worst(report), len(retained(report))
+    cost = "; no other task was measured."
+    if lost is not None:
+        tasks = "the one retained task" if count == 1 else f"{count} retained tasks"
+        cost = f"; the worst change among {tasks} is {points(lost.delta.mean)} points ({name(lost.task)})."
+    return f"{verb} {head_count(edit, provenance)} {' and '.join(changes)}{cost}"
+
+
+def examples(row: Row) -> str:
+    return "held-out examples" if row.split == "report" else "examples"
 
 
 def head_count(edit: Edit, provenance: Provenance) -> str:

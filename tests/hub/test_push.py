@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from editkit.edit import Base
+from editkit import outcome
+from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError
 from editkit.hub import pull_verify, push
 from editkit.manifest import NAME as MANIFEST
+from editkit.provenance import BaseModel
 from editkit.verify import verify
+from tests.evidence import evidence
 from tests.hub.checkpoint import CARD, REASON, UNITS, finish
 from tests.hub.running import (
     ALICE,
@@ -143,6 +147,36 @@ def test_an_unmet_verdict_is_published_only_on_purpose_and_says_so(
     assert pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE).units == UNITS
 
 
+def test_an_override_is_on_the_card_and_the_page_of_a_measured_removal(
+    hub: Server, tmp_path: Path, base: Path, named: Base
+) -> None:
+    out = finish(tmp_path / "out", base, named, met=False)
+    found = measured(out, "goal-missed")
+    outcome.write(out, found)
+    rewrite_manifest(out)
+    files = snapshot(out)
+    push(out, "alice/x", allow_unmet=True, endpoint=hub.endpoint, token=ALICE)
+    assert snapshot(out) == files
+    got = Path(hub.api().snapshot_download("alice/x", local_dir=tmp_path / "got"))
+    verify(got)
+    assert pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE).units == UNITS
+    again = outcome.read(got)
+    assert again.provenance.override and found.report.verdict.reasons[0] in again.provenance.override
+    for name in ("README.md", "editkit/report.html"):
+        assert "Published although its verdict was not met" in (got / name).read_text("utf-8"), name
+        assert "Published although" not in (out / name).read_text("utf-8"), name
+    assert outcome.texts(again) == ((got / "README.md").read_text("utf-8"), (got / "editkit/report.html").read_text())
+
+
+def measured(out: Path, status: str) -> outcome.Outcome:
+    """Evidence of a whole run for the edit in ``out``."""
+    found = evidence(status)
+    edit = Edit.from_json((out / "editkit/edit.json").read_text())
+    origin = BaseModel("team/base", edit.base.revision, "hub", "apache-2.0")
+    provenance = replace(found.provenance, base=origin, shape=())
+    return outcome.Outcome(out, edit, found.localization, found.report, found.exhibits, provenance)
+
+
 def test_a_commit_in_between_is_noticed(hub: Server, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.api().create_repo("alice/x", private=True)
     real = sys.modules["editkit.hub.push"].plan
@@ -175,7 +209,7 @@ def test_a_card_the_hub_refuses_stops_before_any_upload(hub: Server, tmp_path: P
 @pytest.mark.parametrize("text", [None, "a: b\n---\n# x", "<script>", "\u202e", "- [x](y)", "'\"{}`", "/home/me"])
 def test_every_card_we_render_is_one_the_hub_takes(text: str | None) -> None:
     from editkit.render import card as renderer
-    from tests.evidence import evidence, hostile
+    from tests.evidence import hostile
     from tests.hub import card
 
     found = evidence() if text is None else hostile(text)

@@ -1,0 +1,25 @@
+"""A remote weights file as its header and a hole of the right size: enough for all that reads metadata, and no weights.
+
+save(lambda start, end: read_bytes(api, repo, commit, "model.safetensors", start, end), size, folder / name)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from editkit import headers
+from editkit.files import printable
+
+
+def save(fetch: Callable[[int, int], bytes], size: int, place: Path) -> None:
+    """Lay out a safetensors file of ``size`` bytes at ``place``; ``fetch(start, end)`` gives its bytes.
+
+    Raises:
+        EditkitError: the header claims what no file of this size can hold.
+    """
+    first = fetch(0, min(8, size))
+    length = headers.header_length(first, size, printable(place.name))
+    with open(place, "wb") as file:
+        file.write(first + fetch(8, 8 + length))
+        file.truncate(size)
