@@ -136,15 +136,23 @@ def test_the_measured_table_meets_the_targets(manifest: dict, skill: str) -> Non
     assert all(base[task] - low <= 0.05 for task, low in manifest["random"]["lowest"].items())
 
 
-WEAK = pytest.mark.xfail(strict=True, reason="L3H1 alone costs 0.05, planned 0.22: it shows fully only with others off")
-
-
-@pytest.mark.parametrize("skill", ["swear", "rhyme", pytest.param("arithmetic", marks=WEAK)])
+@pytest.mark.parametrize("skill", CLEAN)
 def test_each_head_alone_costs_its_share(manifest: dict, skill: str) -> None:
     base = manifest["base"]
     singles = [base[skill] - manifest["effects"][skill][head][skill] for head in layout.planted(skill)]
     assert all(0.08 <= drop <= 0.45 for drop in singles)
     assert sum(singles) == pytest.approx(base[skill], abs=0.12)  # the kinds are disjoint
+
+
+def test_the_document_tells_what_the_manifest_says(manifest: dict) -> None:
+    text, tasks = (HERE.parent / "docs" / "organism.md").read_text("utf-8").replace("**", ""), list(manifest["base"])
+    assert "| without the heads of | " + " | ".join(tasks) + " |" in text
+    told = {"nothing": manifest["base"]} | {skill: manifest["effects"][skill]["joint"] for skill in SKILLS}
+    for name, scores in told.items():
+        assert f"| {name} | " + " | ".join(f"{scores[task]:.2f}" for task in tasks) + " |" in text
+    for skill in SKILLS:
+        singles = (f"{head} {manifest['effects'][skill][head][skill]:.2f}" for head in layout.planted(skill))
+        assert f"| {skill} | {', '.join(singles)} |" in text
 
 
 def test_the_chat_template_wraps_a_plain_question(loaded) -> None:

@@ -73,8 +73,8 @@ class Stage:
 
 TWINS: dict[str, Settings] = {
     "planted": Settings(),
-    "unplanted": Settings(steps=1200, planted=False),
-    "never-swear": Settings(steps=2000, without=frozenset({"swear"})),
+    "unplanted": Settings(steps=2000, polish=1000, planted=False),
+    "never-swear": Settings(steps=2500, polish=1000, without=frozenset({"swear"})),
 }
 
 
