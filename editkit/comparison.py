@@ -15,13 +15,13 @@ import numpy as np
 
 from editkit import evaluation
 from editkit.errors import EditkitError
-from editkit.evaluation import Criteria, EvalReport
-from editkit.evidence import Sheet, answers
+from editkit.evaluation import Criteria, EvalReport, Row
+from editkit.evidence import Sheet, again, answers
+from editkit.intervals import Interval, mean_interval
 from editkit.measure import scores
 from editkit.model import LanguageModel
 from editkit.progress import Stages, silent
 from editkit.recipe import Recipe
-from editkit.statistics import Interval, mean_interval
 from editkit.store import Store, opened
 from editkit.task import Generate, Task, examples_of
 from editkit.work import work_for
@@ -95,8 +95,11 @@ def compared(
     with opened(work_for(base.source.base, "evaluate", seed, work).store) as store:
         before = _sheets(base, tasks, limit, store, stages, "Answers, base")
         after = _sheets(model, tasks, limit, store, stages, "Answers, edited")
-    rows = [
-        evaluation.row(
+        with stages("Noise floor", sum(len(sheet.cells) for sheet in before)) as advance:
+            second = again(base, before, store, advance=advance)
+
+    def row(first: Sheet, second: Sheet) -> Row:
+        return evaluation.row(
             first.task.name,
             "target" if first.task.name == target else "retain",
             split="report",
@@ -107,9 +110,9 @@ def compared(
             margin=criteria.damage_each,
             rng=rng,
         )
-        for first, second in zip(before, after, strict=True)
-    ]
-    return evaluation.report(rows, criteria=criteria)
+
+    noise = [row(*pair) for pair in zip(before, second, strict=True)]
+    return evaluation.report([row(*pair) for pair in zip(before, after, strict=True)], criteria=criteria, noise=noise)
 
 
 def answers_to(model: LanguageModel, base: LanguageModel, prompt: str, *, max_new_tokens: int = 64) -> tuple[str, str]:

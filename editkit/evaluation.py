@@ -21,14 +21,15 @@ import numpy as np
 
 from editkit import statistics
 from editkit.errors import EditkitError
-from editkit.statistics import Interval
-from editkit.task import Score
+from editkit.intervals import Interval
+from editkit.rows import Role, Row, from_json, row, to_json
 
 __all__ = [
     "Criteria",
     "EvalReport",
     "Interval",
     "RandomHeads",
+    "Role",
     "Row",
     "Verdict",
     "judge",
@@ -36,9 +37,6 @@ __all__ = [
     "report",
     "row",
 ]
-
-Role = Literal["target", "retain", "also"]
-"""``also`` is measured and shown, but no part of the verdict: another data set of the target, in a study."""
 
 UNDECIDED = 5
 """An interval that reaches past this many damage budgets is too wide to excuse a measured loss as noise."""
@@ -58,35 +56,6 @@ class Criteria:
     goal: float = 0.15
     damage_each: float = 0.02
     damage_mean: float = 0.01
-
-
-@dataclass(frozen=True)
-class Row:
-    """One task, before and after, on the same examples.
-
-    Args:
-        kept: the mean after the edit if every answer that collapsed had kept its old score: what the goal is judged
-            by. Equal to ``after.mean`` where nothing collapsed.
-        p_holm: ``p`` corrected over all rows of the report; None until the row is in one.
-        p_equivalent: TOST at the damage budget of each task; small = shown to be unchanged.
-        detectable: the smallest change this many examples would have shown (80 % power).
-    """
-
-    task: str
-    role: Role
-    split: str
-    n: int
-    chance: float
-    before: Interval
-    after: Interval
-    delta: Interval
-    p: float
-    collapse_before: float
-    collapse_after: float
-    kept: float | None = None
-    p_holm: float | None = None
-    p_equivalent: float | None = None
-    detectable: float | None = None
 
 
 @dataclass(frozen=True)
@@ -123,11 +92,11 @@ class EvalReport:
 
     def to_json(self) -> str:
         value = {
-            "rows": [_row_json(row) for row in self.rows],
+            "rows": [to_json(row) for row in self.rows],
             "random_heads": None if self.random_heads is None else asdict(self.random_heads),
             "criteria": asdict(self.criteria),
             "verdict": asdict(self.verdict),
-            "noise": [_row_json(row) for row in self.noise],
+            "noise": [to_json(row) for row in self.noise],
         }
         return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
@@ -142,11 +111,11 @@ class EvalReport:
             value: Any = json.loads(text)
             null, verdict = value["random_heads"], value["verdict"]
             return cls(
-                tuple(_row(row) for row in value["rows"]),
+                tuple(from_json(row) for row in value["rows"]),
                 None if null is None else RandomHeads(**null | {"deltas": tuple(null["deltas"])}),
                 Criteria(**value["criteria"]),
                 Verdict(verdict["met"], tuple(verdict["reasons"]), verdict["status"]),
-                tuple(_row(row) for row in value.get("noise", [])),
+                tuple(from_json(row) for row in value.get("noise", [])),
             )
         except (ValueError, RecursionError) as error:
             raise EditkitError(f"{where} is not JSON: {error}.") from error
@@ -154,51 +123,6 @@ class EvalReport:
             raise EditkitError(
                 f"{where} is not an evaluation report: {error!r}. Run `editkit evaluate` again."
             ) from error
-
-
-def row(
-    task: str,
-    role: Role,
-    *,
-    split: str,
-    chance: float,
-    before: Sequence[Score],
-    after: Sequence[Score],
-    rng: np.random.Generator,
-    clusters: Sequence[str] | None = None,
-    margin: float = Criteria.damage_each,
-) -> Row:
-    """Compare one task's scores of two models, or of one model twice (the A/A noise floor).
-
-    Args:
-        before: the unedited model's scores.
-        after: the edited model's, of the same examples in the same order.
-        clusters: each example's ``cluster``; an empty name stands alone.
-        margin: how much change counts as none, in score points: the recipe's ``damage_each``.
-    """
-    first, second = [score.value for score in before], [score.value for score in after]
-    labels = None
-    if clusters is not None and any(clusters):
-        labels = [name or place for place, name in enumerate(clusters)]
-    try:
-        return Row(
-            task=task,
-            role=role,
-            split=split,
-            n=len(first),
-            chance=chance,
-            before=statistics.mean_interval(first, rng=rng, clusters=labels),
-            after=statistics.mean_interval(second, rng=rng, clusters=labels),
-            delta=statistics.change_interval(first, second, rng=rng, clusters=labels),
-            p=statistics.change_p(first, second, rng=rng, clusters=labels),
-            collapse_before=float(np.mean([not score.valid for score in before])),
-            collapse_after=float(np.mean([not score.valid for score in after])),
-            kept=float(np.mean([(new if new.valid else old).value for old, new in zip(before, after, strict=True)])),
-            p_equivalent=statistics.equivalence_p(first, second, margin=margin, clusters=labels),
-            detectable=statistics.detectable(first, second, clusters=labels),
-        )
-    except EditkitError as error:
-        raise EditkitError(f"Task {task!r}, split {split!r}: {error}") from error
 
 
 def random_heads(delta: float, deltas: Sequence[float], *, examples: int | None = None) -> RandomHeads:
@@ -217,18 +141,22 @@ def report(
     """Correct the rows for multiplicity, judge them, and keep the evidence together."""
     corrected = statistics.holm([row.p for row in rows])
     together = tuple(replace(row, p_holm=float(p)) for row, p in zip(rows, corrected, strict=True))
-    return EvalReport(together, null, criteria, judge(together, criteria, null), tuple(noise))
+    return EvalReport(together, null, criteria, judge(together, criteria, null, noise), tuple(noise))
 
 
-def judge(rows: Sequence[Row], criteria: Criteria, null: RandomHeads | None = None) -> Verdict:
-    """The verdict, computed: the goal on every target, the random-heads control, then the damage budgets.
+def judge(
+    rows: Sequence[Row], criteria: Criteria, null: RandomHeads | None = None, noise: Sequence[Row] = ()
+) -> Verdict:
+    """The verdict, computed: the goal on every target, the random-heads and A/A controls, then the damage budgets.
 
     A loss beyond the budget is damage when it is more than noise (one-sided 5 %, Bonferroni over the retained tasks),
     or when the interval is too wide to tell (``UNDECIDED``). Otherwise the reason says what n could not show.
     """
     targets = [row for row in rows if row.role == "target"]
     retained = [row for row in rows if row.role == "retain"]
-    goal = [_goal(row, criteria) for row in targets] + ([] if null is None else [_specific(null)])
+    goal = [_goal(row, criteria) for row in targets]
+    goal += [] if null is None else [_specific(null)]
+    goal += [_steady(noise, criteria)] if noise else []
     if not targets:
         goal = [(False, "No target task was measured, so no removal can be claimed.")]
     damage = [_damage(row, criteria, len(retained)) for row in retained]
@@ -253,7 +181,8 @@ def _goal(row: Row, criteria: Criteria) -> tuple[bool, str]:
     if row.collapse_after > 0:
         text += f", counting the {row.collapse_after:.0%} collapsed answers as not removed"
     if row.delta.high >= 0 or row.p > 0.05:
-        return False, f"{text}; the change of {_change(row.delta)} is within noise (p = {row.p:.2g})."
+        seen = "" if row.detectable is None else f"; {row.n} examples show a change from {_points(row.detectable)} on"
+        return False, f"{text}; the change of {_change(row.delta)} is within noise (p = {row.p:.2g}){seen}."
     return share <= criteria.goal + 1e-9, f"{text}; change {_change(row.delta)}."
 
 
@@ -264,6 +193,16 @@ def _specific(null: RandomHeads) -> tuple[bool, str]:
     if null.p <= 1 / (1 + null.sets):
         return True, f"The drop is larger than that of {text}; 19 sets or more would allow p <= 0.05."
     return False, f"The drop is not special: compared with {text}, some fell as far."
+
+
+def _steady(noise: Sequence[Row], criteria: Criteria) -> tuple[bool, str]:
+    """A/A: what changes when nothing was changed. More than a damage budget for sure, and no change means anything."""
+    row = max(noise, key=lambda row: abs(row.delta.mean))
+    text = f"Noise floor: measured twice, the unedited model changed by at most {_change(row.delta)} ({row.task})"
+    moved = [row for row in noise if abs(row.delta.mean) > criteria.damage_each and row.p * len(noise) <= 0.05]
+    if moved:
+        return False, f"{text}: this measurement is not steady enough to show anything."
+    return True, f"{text}."
 
 
 def _damage(row: Row, criteria: Criteria, tasks: int) -> tuple[bool, str]:
@@ -309,17 +248,3 @@ def _change(delta: Interval) -> str:
 
 def _normal(level: float) -> float:
     return NormalDist().inv_cdf(level)
-
-
-def _row_json(row: Row) -> dict[str, Any]:
-    value = asdict(row)
-    value["collapse"] = {"before": value.pop("collapse_before"), "after": value.pop("collapse_after")}
-    return {key: None if isinstance(part, float) and not math.isfinite(part) else part for key, part in value.items()}
-
-
-def _row(value: dict[str, Any]) -> Row:
-    fields: dict[str, Any] = dict(value)
-    collapse = fields.pop("collapse", {"before": 0.0, "after": 0.0})
-    fields |= {"collapse_before": collapse["before"], "collapse_after": collapse["after"]}
-    fields |= {name: Interval(**fields[name]) for name in ("before", "after", "delta")}
-    return Row(**fields)

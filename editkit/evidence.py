@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -60,6 +60,24 @@ def answers(
         [cells] = task_scores(model, task, examples, mask[None], store, advance=advance)
         sheets.append(Sheet(task, tuple(examples), tuple(cells)))
     return sheets
+
+
+def again(
+    model: LanguageModel, sheets: Sequence[Sheet], store: Store, *, advance: Advance = lambda cells: None
+) -> list[Sheet]:
+    """The unedited model's answers a second time, for the A/A noise floor.
+
+    Every second example is asked first, so that each has other neighbours in its batch: there kernels round
+    differently, and a near tie may tip.
+    """
+    nothing, second = np.zeros((1, len(model.architecture.heads)), dtype=bool), []
+    for sheet in sheets:
+        cells: dict[str, Cell] = {}
+        for part in (sheet.examples[::2], sheet.examples[1::2]):
+            [found] = task_scores(model, sheet.task, part, nothing, store, run=2, advance=advance)
+            cells |= {example.id: cell for example, cell in zip(part, found, strict=True)}
+        second.append(replace(sheet, cells=tuple(cells[example.id] for example in sheet.examples)))
+    return second
 
 
 def rows(
@@ -136,7 +154,7 @@ def random_sets(
         need = sum(head.layer == layer for head in chosen)
         pool = [place for head, place in architecture.column.items() if head.layer == layer and head not in taken]
         for row in masks:
-            row[rng.choice(pool, size=min(need, len(pool)), replace=False)] = True
+            row[rng.choice(np.array(pool, dtype=int), size=min(need, len(pool)), replace=False)] = True
     return masks
 
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from editkit import evaluation, study
 from editkit import locate as locating
-from editkit.evaluation import EvalReport
-from editkit.evidence import Sheet, answers, rows
+from editkit.evaluation import EvalReport, Row
+from editkit.evidence import Sheet, again, answers, null, rows
 from editkit.loading import load
 from editkit.localization import Localization
 from editkit.model import LanguageModel
@@ -24,7 +24,7 @@ from editkit.recipe import Recipe
 from editkit.store import opened
 from editkit.task import Task
 from editkit.tasks.find import find
-from editkit.units import Unit
+from editkit.units import Head
 from editkit.work import work_for
 
 
@@ -45,31 +45,48 @@ class Laboratory:
     allow_code: bool = False
     stages: Stages = silent
 
-    def locate(self, model: str, recipe: Recipe, method: str, seed: int) -> Localization:
+    def locate(self, cell: study.Cell) -> Localization:
         """The ranking of one model's heads."""
-        live = _loaded(model, self.device, self.dtype)
-        with opened(work_for(live.source.base, "study", seed, self.work).store) as store:
-            return locating.localize(live, self._tasks(recipe), store, method=method, seed=seed, stages=self.stages)
+        live, wanted = _loaded(cell.model, self.device, self.dtype), self._wanted(cell.capability.recipe)
+        with opened(self._store(live, cell)) as store:
+            return locating.localize(live, wanted, store, method=cell.method, seed=cell.seed, stages=self.stages)
 
-    def assess(self, model: str, capability: study.Capability, units: frozenset[Unit], seed: int) -> EvalReport:
-        """Before and after on the ``report`` split; ``also`` is measured like the rest, and judged by nobody."""
-        live, wanted = _loaded(model, self.device, self.dtype), self._tasks(capability.recipe)
-        also = [find(spec, folder=self.folder, allow_code=self.allow_code) for spec in capability.also]
-        tasks, limit = [wanted.target, *wanted.retain, *also], capability.recipe.examples.report
+    def assess(self, cell: study.Cell, ranking: Localization) -> EvalReport:
+        """Before and after on the ``report`` split, with both controls: random heads, and the unedited model twice.
 
-        def sheets(heads: frozenset[Unit], title: str) -> list[Sheet]:
-            mask = live.architecture.mask(heads)
+        ``also`` is measured like the rest, and judged by nobody.
+        """
+        live, wanted = _loaded(cell.model, self.device, self.dtype), self._wanted(cell.capability.recipe)
+        also = [find(spec, folder=self.folder, allow_code=self.allow_code) for spec in cell.capability.also]
+        tasks, recipe = [wanted.target, *wanted.retain, *also], wanted.recipe
+        heads = frozenset(unit for unit in ranking.top(cell.heads) if isinstance(unit, Head))
+        universal = [unit for unit in ranking.universal if isinstance(unit, Head)]
+
+        def sheets(heads: frozenset[Head], title: str) -> list[Sheet]:
+            mask, limit = live.architecture.mask(heads), recipe.examples.report
             with self.stages(title, None) as advance:
                 return answers(live, tasks, mask, store, split="report", limit=limit, advance=advance)
 
-        with opened(work_for(live.source.base, "study", seed, self.work).store) as store:
-            before, after = sheets(frozenset(), "Answers, unedited"), sheets(units, "Answers, edited")
-        paired = rows(wanted, before, after, split="report", rng=np.random.default_rng(seed))
-        names = {task.name for task in also}
-        told = [replace(row, role="also") if row.task in names else row for row in paired]
-        return evaluation.report(told, criteria=capability.recipe.criteria)
+        def paired(first: list[Sheet], second: list[Sheet]) -> list[Row]:
+            rng, names = np.random.default_rng(cell.seed), {task.name for task in also}
+            told = rows(wanted, first, second, split="report", rng=rng)
+            return [replace(row, role="also") if row.task in names else row for row in told]
 
-    def _tasks(self, recipe: Recipe) -> locating.Capability:
+        with opened(self._store(live, cell)) as store:
+            before, after = sheets(frozenset(), "Answers, unedited"), sheets(heads, "Answers, edited")
+            with self.stages("Noise floor", None) as advance:
+                second = again(live, before, store, advance=advance)
+            chance = null(
+                live, wanted, heads, universal, before[0], after[0], store, seed=cell.seed, stages=self.stages
+            )
+        return evaluation.report(
+            paired(before, after), criteria=recipe.criteria, null=chance, noise=paired(before, second)
+        )
+
+    def _store(self, live: LanguageModel, cell: study.Cell) -> Path:
+        return work_for(live.source.base, "study", cell.seed, self.work).store
+
+    def _wanted(self, recipe: Recipe) -> locating.Capability:
         def found(spec: study.Spec) -> Task:
             return find(spec, where=recipe.capability, folder=self.folder, allow_code=self.allow_code)
 

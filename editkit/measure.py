@@ -36,12 +36,14 @@ def task_scores(
     masks: np.ndarray,
     store: Store,
     *,
+    run: int = 1,
     advance: Advance = lambda cells: None,
 ) -> list[list[Cell]]:
     """Let the model answer under each mask and let the task judge.
 
     Args:
         masks: bool[m, heads].
+        run: which measurement; a second one asks again what the store holds from the first.
 
     Returns:
         One list per mask, one cell per example, in the order of ``examples``; ``cell.output`` is the answer's text.
@@ -51,7 +53,7 @@ def task_scores(
         score = task.score(example, outputs)
         return Cell(score.value, score.valid, _shown(outputs))
 
-    space = store.space(_space(model, task, "task"))
+    space = store.space(_space(model, task, "task" if run == 1 else f"task, run {run}"))
     requests = {example.id: task.requests(example) for example in examples}
     return _Ledger(model, store, space, requests, judge, advance).cells(examples, masks)
 

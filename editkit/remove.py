@@ -18,7 +18,7 @@ from editkit.base_card import base_model, shape
 from editkit.choose import Choice, choose
 from editkit.edit import Edit
 from editkit.errors import EditkitError, NotLocalized, TooMuchDamage
-from editkit.evidence import Sheet, agree, answers, null, rows, same_logits, transcript_lines, transcripts
+from editkit.evidence import Sheet, again, agree, answers, null, rows, same_logits, transcript_lines, transcripts
 from editkit.export import checkpoint
 from editkit.files import digest_of
 from editkit.loading import load_source
@@ -127,9 +127,15 @@ class Trial:
             seed=run.seed,
             stages=self.stages,
         )
-        report = evaluation.report(paired, criteria=run.recipe.criteria, null=control)
+        report = evaluation.report(paired, criteria=run.recipe.criteria, null=control, noise=self._noise(before))
         exhibits = Exhibits(choice.dose, tuple(transcripts(before, after)))
         return Outcome(run.out, edit, found, report, exhibits, self._provenance())
+
+    def _noise(self, before: Sequence[Sheet]) -> list[evaluation.Row]:
+        """A/A rows: the unedited model measured twice."""
+        with self.stages("Noise floor", sum(len(sheet.cells) for sheet in before)) as advance:
+            second = again(self.model, before, self.store, advance=advance)
+        return rows(self.run.wanted, before, second, split="report", rng=np.random.default_rng(self.run.seed))
 
     def ship(
         self, found: Localization, choice: Choice, edit: Edit, before: Sequence[Sheet], hooked: Sequence[Sheet]

@@ -109,10 +109,10 @@ class Result:
     error: str = ""
 
 
-Locate = Callable[[str, Recipe, str, int], Localization]
-"""(model, recipe, method, seed) -> the ranking."""
-Assess = Callable[[str, Capability, frozenset[Unit], int], EvalReport]
-"""(model, capability, units, seed) -> before and after of the target, the retained tasks and ``also``."""
+Locate = Callable[[Cell], Localization]
+"""The ranking of the cell's model; the number of heads does not matter."""
+Assess = Callable[[Cell, Localization], EvalReport]
+"""Before and after of the target, the retained tasks and ``also``, without the cell's number of heads."""
 
 
 def read(path: Path) -> Study:
@@ -165,11 +165,11 @@ def run(
             continue
         try:
             ranking = _ranking(cell, work, locate)
-            units = ranking.top(cell.heads)
-            report = assess(cell.model, cell.capability, units, cell.seed)
+            report = assess(cell, ranking)
         except EditkitError as error:
             yield Result(cell, error=str(error))
             continue
+        units = ranking.top(cell.heads)
         result = Result(cell, units, ranking.universal, ranking.found, ranking.evaluations, report)
         _write(path, result)
         yield result
@@ -179,7 +179,7 @@ def _ranking(cell: Cell, work: Path, locate: Locate) -> Localization:
     path = work / "rankings" / f"{cell.search}.json"
     if path.is_file():
         return Localization.from_json(path.read_text("utf-8"))
-    ranking = locate(cell.model, cell.capability.recipe, cell.method, cell.seed)
+    ranking = locate(cell)
     _save(path, ranking.to_json())
     return ranking
 

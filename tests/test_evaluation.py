@@ -185,3 +185,24 @@ def test_what_is_no_report_is_refused(text: str) -> None:
 def test_unpaired_scores_are_refused_by_task() -> None:
     with pytest.raises(EditkitError, match="'sort', split 'report': .* 3 before and 2 after"):
         compare("sort", "retain", scores(1, 3), scores(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("after", "met", "says"),
+    [
+        (150, True, "measured twice, the unedited model changed by at most +0.0 points"),
+        (149, True, "changed by at most -0.7 points"),
+        (130, False, "changed by at most -13.3 points [-18.8, -7.5] (sort): this measurement is not steady enough"),
+    ],
+)
+def test_the_noise_floor_is_said_and_can_fail_a_verdict(after: int, met: bool, says: str) -> None:
+    noise = [compare("swear", "target", scores(148, 150), scores(148, 150))]
+    noise += [compare("sort", "retain", scores(150, 150), scores(after, 150))]
+    verdict = evaluation.report([REMOVED, UNCHANGED], null=STRONG, noise=noise).verdict
+    assert (verdict.met, verdict.status) == (met, "met" if met else "goal-missed")
+    assert any(says in reason for reason in verdict.reasons), verdict.reasons
+
+
+def test_with_few_examples_the_change_that_would_show_is_said() -> None:
+    verdict = evaluation.report([compare("swear", "target", scores(9, 10), scores(6, 10))]).verdict
+    assert "10 examples show a change from 4" in verdict.reasons[0]

@@ -12,9 +12,9 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import ttost_paired
 
-from editkit import statistics
+from editkit import intervals, statistics
 from editkit.errors import EditkitError
-from editkit.statistics import Interval
+from editkit.intervals import Interval
 
 Draw = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray, list[int] | None]]
 
@@ -25,7 +25,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 @pytest.mark.parametrize(("right", "n"), [(0, 10), (3, 10), (10, 10), (77, 100), (100, 100), (1, 1)])
 def test_a_binary_arm_has_the_wilson_interval(right: int, n: int) -> None:
-    found = statistics.mean_interval([1.0] * right + [0.0] * (n - right), rng=rng())
+    found = intervals.mean_interval([1.0] * right + [0.0] * (n - right), rng=rng())
     low, high = proportion_confint(right, n, method="wilson")
     assert found == Interval(right / n, pytest.approx(low, abs=1e-9), pytest.approx(high, abs=1e-9))
     assert found.high > found.low
@@ -66,7 +66,7 @@ def test_equivalence_agrees_with_statsmodels(margin: float) -> None:
 def test_the_bootstrap_agrees_with_scipy() -> None:
     values = rng(3).beta(1, 4, 200)
     expected = stats.bootstrap((values,), np.mean, n_resamples=20_000, method="BCa", rng=rng(4)).confidence_interval
-    found = statistics.mean_interval(values, rng=rng())
+    found = intervals.mean_interval(values, rng=rng())
     # The small-sample levels widen ours by 1.2 % at n = 200; the rest is resampling noise.
     width = expected.high - expected.low
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.05 * width)
@@ -122,8 +122,8 @@ def test_intervals_cover_the_truth(draw: Draw, mean: float, change: float) -> No
     arm = both = 0
     for _ in range(runs):
         before, after, labels = draw(source)
-        first = statistics.mean_interval(before, rng=resample, clusters=labels)
-        delta = statistics.change_interval(before, after, rng=resample, clusters=labels)
+        first = intervals.mean_interval(before, rng=resample, clusters=labels)
+        delta = intervals.change_interval(before, after, rng=resample, clusters=labels)
         arm += first.low <= mean <= first.high
         both += delta.low <= change <= delta.high
     # 95 % nominal; 300 runs have a standard error of 1.3 points. The naive bootstrap covers 39 % in "nearly perfect".
@@ -133,8 +133,8 @@ def test_intervals_cover_the_truth(draw: Draw, mean: float, change: float) -> No
 
 def test_ignoring_clusters_would_be_too_narrow() -> None:
     before, after, labels = clustered(12, 25, True)(rng(5))
-    apart = statistics.change_interval(before, after, rng=rng())
-    together = statistics.change_interval(before, after, rng=rng(), clusters=labels)
+    apart = intervals.change_interval(before, after, rng=rng())
+    together = intervals.change_interval(before, after, rng=rng(), clusters=labels)
     assert together.high - together.low > 1.5 * (apart.high - apart.low)
 
 
@@ -154,9 +154,9 @@ def test_p_values_of_no_change_are_not_small_too_often(binary_scores: bool) -> N
 @pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
 def test_samples_without_variance_keep_a_width(n: int, value: float) -> None:
     same = [value] * n
-    arm = statistics.mean_interval(same, rng=rng())
-    change = statistics.change_interval(same, same, rng=rng())
-    templates = statistics.change_interval(same, same, rng=rng(), clusters=[0] * n)
+    arm = intervals.mean_interval(same, rng=rng())
+    change = intervals.change_interval(same, same, rng=rng())
+    templates = intervals.change_interval(same, same, rng=rng(), clusters=[0] * n)
     assert 0 <= arm.low <= value <= arm.high <= 1
     assert arm.high > arm.low
     assert change == templates
@@ -197,11 +197,11 @@ def test_the_detectable_change_shrinks_with_the_square_root_of_n() -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: statistics.mean_interval([], rng=rng()), "at least one example"),
-        (lambda: statistics.mean_interval([0.5, float("nan")], rng=rng()), r"1 of 2 .*\(first at 1\)"),
-        (lambda: statistics.mean_interval([0.0, 2.0], rng=rng()), r"\[0, 1\].* 0 to 2"),
-        (lambda: statistics.change_interval([1.0], [1.0, 0.0], rng=rng()), "1 before and 2 after"),
-        (lambda: statistics.mean_interval([1.0], rng=rng(), clusters=["a", "b"]), "2 for 1"),
+        (lambda: intervals.mean_interval([], rng=rng()), "at least one example"),
+        (lambda: intervals.mean_interval([0.5, float("nan")], rng=rng()), r"1 of 2 .*\(first at 1\)"),
+        (lambda: intervals.mean_interval([0.0, 2.0], rng=rng()), r"\[0, 1\].* 0 to 2"),
+        (lambda: intervals.change_interval([1.0], [1.0, 0.0], rng=rng()), "1 before and 2 after"),
+        (lambda: intervals.mean_interval([1.0], rng=rng(), clusters=["a", "b"]), "2 for 1"),
         (lambda: statistics.mcnemar([0.5], [1.0]), "sign_flip"),
         (lambda: statistics.equivalence_p([1.0], [1.0], margin=0), "above 0"),
         (lambda: statistics.examples_needed(0.5, 0.2), "discordance"),
@@ -214,9 +214,9 @@ def test_what_cannot_be_judged_is_refused(call: Callable[[], object], says: str)
 
 def test_the_same_seed_gives_the_same_interval() -> None:
     before, after, labels = clustered(30, 3, True)(rng(2))
-    first = statistics.change_interval(before, after, rng=rng(1), clusters=labels)
-    assert first == statistics.change_interval(before, after, rng=rng(1), clusters=labels)
-    assert first != statistics.change_interval(before, after, rng=rng(2), clusters=labels)
+    first = intervals.change_interval(before, after, rng=rng(1), clusters=labels)
+    assert first == intervals.change_interval(before, after, rng=rng(1), clusters=labels)
+    assert first != intervals.change_interval(before, after, rng=rng(2), clusters=labels)
 
 
 def test_sampled_flips_never_give_p_zero() -> None:

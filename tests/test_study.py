@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,10 +18,10 @@ from editkit.recipe import Recipe
 from editkit.render.study import Published, published, tables
 from editkit.study import Capability, Cell, Study
 from editkit.task import Score
-from editkit.units import Head, Unit
+from editkit.units import Head
 
 PAPER = Path(__file__).parents[1] / "recipes" / "paper"
-STUDIES = sorted(path.name for path in PAPER.glob("*.yaml") if path.name != "published.yaml")
+STUDIES = sorted(path.name for path in PAPER.glob("*.yaml") if path.name not in ("published.yaml", "costs.yaml"))
 
 GRID = Study(
     study="toy",
@@ -42,23 +43,24 @@ class Bench:
         self.assessed: list[tuple[str, int]] = []
         self.fails = fails
 
-    def locate(self, model: str, recipe: Recipe, method: str, seed: int) -> Localization:
-        self.searched.append((model, method))
+    def locate(self, cell: Cell) -> Localization:
+        method, seed = cell.method, cell.seed
+        self.searched.append((cell.model, method))
         first = 0 if method == "css" else 3
         order = tuple(Effect(Head(1, first + i), -0.1, -0.2, 0.0, 0.01, 0.9) for i in range(5))
         return Localization(method, seed, 100.0 if method == "css" else 20.0, order, (Head(0, 7),), method == "css")
 
-    def assess(self, model: str, capability: Capability, units: frozenset[Unit], seed: int) -> EvalReport:
-        self.assessed.append((model, len(units)))
-        if self.fails(model, len(units)):
+    def assess(self, cell: Cell, ranking: Localization) -> EvalReport:
+        self.assessed.append((cell.model, cell.heads))
+        if self.fails(cell.model, cell.heads):
             raise EditkitError("The unedited model does not show | **math**.")
-        after = 20 if len(units) == 5 else 60
+        after = 20 if cell.heads == 5 else 60
         rows = [
             row("gsm8k", "target", 80, after),
             row("mmlu", "retain", 70, 69),
             row("arithmetic-10", "also", 90, 40),
         ]
-        return evaluation.report(rows)
+        return evaluation.report(rows, noise=[row("gsm8k", "target", 80, 81)])
 
 
 def row(task: str, role: evaluation.Role, before: int, after: int) -> evaluation.Row:
@@ -127,7 +129,9 @@ def test_tables_show_what_was_measured_beside_the_paper(tmp_path: Path) -> None:
     text = tables(GRID, measured(tmp_path, Bench(lambda model, heads: model == "bundled" and heads == 1)), published())
     paper = text[text.index("## `meta") :]
     assert "| nothing | 80.0 [71.1, 86.7] (paper 78.5) | 70.0" in paper
+    assert "| nothing, measured again | 81.0 [72.2, 87.5] |  |" in paper
     assert "| math, 5 heads | **20.0** [13.3, 28.9] (paper 30.1) | 69.0 " in paper
+    assert re.search(r"\| change that would show \| 1[0-9]\.\d \| [3-5]\.\d \|", paper)
     assert "(paper 20.9)" in paper and "Universal heads, left alone: L0H7 (paper: L0H31, L1H29, L1H31)" in paper
     assert "math, 5 heads: L1H0, L1H1, L1H2, L1H3, L1H4 (100 evaluations)" in text
     assert "(20 evaluations; **does not localize**)" in text
