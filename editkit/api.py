@@ -243,7 +243,7 @@ def universal(model: LanguageModel, *, seed: int = 0, work: Path | None = None, 
     with opened(work_for(model.source.base, "universal", seed, work).store) as store:
         with stages("Baseline answers", None) as advance:
             controls = control_measures(model, tasks, store, 20, advance=advance)
-        return universal_heads(controls, tasks, seed=seed, stages=stages)
+        return universal_heads(controls, tasks, formats=True, seed=seed, stages=stages)
 
 
 def head_map(model: LanguageModel, found: Localization) -> bytes:

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from editkit import evaluation
-from editkit.architecture import Architecture
 from editkit.errors import EditkitError, IntegrityError
 from editkit.evaluation import RandomHeads, Row
 from editkit.locate import Capability
@@ -19,6 +18,7 @@ from editkit.progress import Advance, Stages, silent
 from editkit.render.exhibits import Transcript
 from editkit.store import Cell, Store
 from editkit.task import Example, Loglikelihood, Task, examples_of
+from editkit.together import random_sets
 from editkit.units import Head
 
 SHOWN = 6

@@ -7,6 +7,7 @@ order of effect, each with an interval, and the diagnostics that say whether to 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
@@ -50,7 +51,8 @@ class Ranking:
     """A localizer's answer in columns: strongest first. Arrays share one length.
 
     ``effect`` is the change of the mean score when the unit is knocked out (negative = the unit is needed); ``low`` and
-    ``high`` bound it at 95 %; ``p`` is corrected for multiplicity. Unknown values are NaN. A unit that shows only
+    ``high`` bound it at 95 %; ``p`` is corrected for multiplicity; ``stability`` is in what share of random halves of
+    what was measured (masks or examples) the unit would show again. Unknown values are NaN. A unit that shows only
     together with others (a backup, a redundant pair) carries the change it adds to the knockout of those, and
     ``diagnostics["conditional"]`` names them.
     """
@@ -60,6 +62,7 @@ class Ranking:
     low: np.ndarray
     high: np.ndarray
     p: np.ndarray
+    stability: np.ndarray
     found: bool
     evaluations: float
     """Forward passes over the full search set, fractions included."""
@@ -78,6 +81,8 @@ class Effect:
     selectivity: float
     given: tuple[Unit, ...] = ()
     """Where not empty: the effect is what this unit adds to the knockout of these, not what it does alone."""
+    stability: float = math.nan
+    """In what share of random halves of the masks (css, csb) or of the examples (all others) the unit shows again."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,8 @@ class Localization:
     universal: tuple[Unit, ...]
     found: bool
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    formats: tuple[Unit, ...] = ()
+    """Format heads among the found: letter choices fail without them, the same questions asked as text do not."""
 
     def top(self, count: int) -> frozenset[Unit]:
         """The ``count`` units with the strongest effect; universal heads are never among them."""
@@ -103,7 +110,8 @@ class Localization:
             asdict(effect) | {"unit": str(effect.unit), "given": [str(unit) for unit in effect.given]}
             for effect in self.order
         ]
-        value["universal"] = [str(unit) for unit in self.universal]
+        for name in ("universal", "formats"):
+            value[name] = [str(unit) for unit in getattr(self, name)]
         return json.dumps(_finite(value), indent=2, default=float) + "\n"
 
     @classmethod
@@ -114,13 +122,13 @@ class Localization:
                 parse(row["unit"]),
                 *(_number(row[key]) for key in ("effect", "low", "high", "p", "selectivity")),
                 given=tuple(parse(name) for name in row.get("given", ())),
+                stability=_number(row.get("stability")),
             )
             for row in value["order"]
         )
-        universal = tuple(parse(name) for name in value["universal"])
-        return cls(
-            value["method"], value["seed"], value["evaluations"], order, universal, value["found"], value["diagnostics"]
-        )
+        universal, formats = (tuple(parse(name) for name in value.get(key, ())) for key in ("universal", "formats"))
+        method, seed, evaluations = (value[key] for key in ("method", "seed", "evaluations"))
+        return cls(method, seed, evaluations, order, universal, value["found"], value["diagnostics"], formats)
 
 
 def _finite(value: Any) -> Any:

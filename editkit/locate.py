@@ -1,4 +1,4 @@
-"""Find the heads a capability hangs on: universal heads aside, a localizer on the rest, then selectivity."""
+"""Find the heads a capability hangs on: universal heads aside, a localizer on the rest, then what else they do."""
 
 from __future__ import annotations
 
@@ -12,20 +12,32 @@ import numpy as np
 
 from editkit.attribution import gate_prior
 from editkit.errors import EditkitError
+from editkit.failing import failing
 from editkit.localization import Effect, Localization, Localizer, Ranking
 from editkit.localizers import LOCALIZERS
-from editkit.localizers.adaptive import auto
+from editkit.localizers.adaptive import auto, usual_budget
+from editkit.localizers.evidence import LEAST_DROP, SIGNIFICANT
 from editkit.measure import LikelihoodMeasure, likelihood_measure
 from editkit.model import LanguageModel
 from editkit.progress import Stages, silent
 from editkit.recipe import Recipe
+from editkit.selectivity import Needed, format_heads, selectivity
 from editkit.store import Store
 from editkit.task import Task, examples_of
 from editkit.tasks.find import find
-from editkit.universal import Universals, universal
+from editkit.together import Together, together
+from editkit.universal import Universals, same_questions, universal
 
-SELECTIVITY_HEADS = 8
-"""For so many of the strongest heads the effect on the retained tasks is measured too."""
+STRONGEST, FALLBACK = 8, 5
+"""For so many of the heads found, selectivity is measured too; where none is certain, for the first few."""
+AFTERWARDS = 8.0
+"""Evaluations kept back for that, and for the random sets."""
+FORMAT_COST = 3.0
+"""What looking for format heads takes beyond that."""
+FORMAT_EXAMPLES = 60
+"""Examples of the same questions as text: enough to tell a head that none of them needs from one that few need."""
+SHOWN = 3
+"""Answers per control task that show how the model fails without a universal head."""
 
 
 @dataclass(frozen=True)
@@ -85,46 +97,50 @@ def localize(
         controls = control_measures(model, wanted.retain, store, recipe.universal_examples, advance=advance)
     general = universal_heads(controls, wanted.retain, per=measure.examples, seed=seed, stages=stages)
     columns = np.setdiff1d(np.arange(measure.units), general.columns)
-    localizer: Localizer = partial(auto, prior=gate_prior(measure)) if name == "auto" else LOCALIZERS[name]
+    localizer: Localizer = LOCALIZERS[name]
+    if name == "auto":
+        asked_as_text = _as_text(measure.task, controls) is not None
+        left = usual_budget(measure.units) - general.evaluations - AFTERWARDS - asked_as_text * FORMAT_COST
+        localizer = partial(auto, prior=gate_prior(measure), budget=left)
     with stages("Finding heads", None) as advance:
         ranking = localizer(replace(measure, advance=advance), columns, np.random.default_rng(seed))
-    with stages("Selectivity", None) as advance:
-        selectivity, cost = _selectivity(ranking, controls, measure.examples)
-    heads = model.architecture.heads
-    diagnostics = dict(ranking.diagnostics)
-    given = {
-        column: tuple(heads[other] for other in others) for column, others in diagnostics.pop("conditional", {}).items()
-    }
-    places = {column: place for place, column in enumerate(ranking.columns.tolist())}
+    with stages("What else they do", None) as advance:
+        beside = _beside(ranking, general, controls, replace(measure, advance=advance), seed)
+    heads, diagnostics = model.architecture.heads, dict(ranking.diagnostics)
+    given = _conditional(ranking)
+    diagnostics.pop("conditional", None)
+    if "coefficients" in diagnostics:
+        diagnostics["coefficients"] = {str(heads[place]): part for place, part in diagnostics["coefficients"].items()}
+    numbers = zip(ranking.effect, ranking.low, ranking.high, ranking.p, ranking.stability, strict=True)
     order = tuple(
         Effect(
-            unit=heads[column],
-            effect=float(ranking.effect[place]),
-            low=float(ranking.low[place]),
-            high=float(ranking.high[place]),
-            p=float(ranking.p[place]),
-            selectivity=selectivity.get(column, float("nan")),
-            given=given.get(column, ()),
+            heads[column],
+            *map(float, (effect, low, high, p)),
+            selectivity=beside.selectivity.get(column, float("nan")),
+            given=tuple(heads[other] for other in given.get(column, ())),
+            stability=float(stability),
         )
-        for column, place in places.items()
+        for column, (effect, low, high, p, stability) in zip(ranking.columns.tolist(), numbers, strict=True)
     )
     return Localization(
         method=name,
         seed=seed,
-        evaluations=float(ranking.evaluations + general.evaluations + cost),
+        evaluations=float(ranking.evaluations + general.evaluations + sum(beside.costs.values())),
         order=order,
         universal=tuple(heads[int(column)] for column in general.columns),
         found=bool(ranking.found),
         diagnostics=diagnostics
         | {
             "examples": measure.examples,
-            "universal": dict(general.diagnostics),
+            "together": beside.together.to_dict(),
+            "universal": dict(general.diagnostics) | {"heads": _by_name(general.to_dict(heads)["universal"])},
             "evaluations": {
                 "search": float(ranking.evaluations),
                 "universal": float(general.evaluations),
-                "selectivity": cost,
-            },
+            }
+            | beside.costs,
         },
+        formats=tuple(heads[column] for column in beside.formats),
     )
 
 
@@ -146,32 +162,96 @@ def universal_heads(
     controls: Mapping[str, LikelihoodMeasure],
     tasks: Sequence[Task],
     *,
+    formats: bool = False,
     per: int | None = None,
     seed: int = 0,
     stages: Stages = silent,
 ) -> Universals:
-    """The heads whose knockout breaks several unrelated tasks (METHODS: a partial-conjunction test)."""
-    formats = {task.name: task.format for task in tasks if task.name in controls}
+    """The heads whose knockout breaks several unrelated tasks, and how the model fails without each.
+
+    Args:
+        formats: look for format heads too, where a letter task and the same questions as text are among the tasks.
+        per: how many examples one evaluation stands for; None = the largest set given.
+    """
+    kinds = {task.name: task.format for task in tasks if task.name in controls}
     if not controls:
         raise EditkitError("The unedited model shows none of the retained tasks, so damage cannot be measured.")
     with stages("Universal heads", None) as advance:
         measures = {name: replace(measure, advance=advance) for name, measure in controls.items()}
         units = next(iter(measures.values())).units
-        return universal(measures, formats, np.arange(units), np.random.default_rng(seed), per=per)
+        return universal(
+            measures,
+            kinds,
+            np.arange(units),
+            np.random.default_rng(seed),
+            failures=partial(_failures, controls),
+            same=same_questions(kinds) if formats else None,
+            per=per,
+        )
 
 
-def _selectivity(
-    ranking: Ranking, controls: Mapping[str, LikelihoodMeasure], examples: int
-) -> tuple[dict[int, float], float]:
-    """Target drop / (target drop + mean drop of the retained tasks), for the strongest heads; and what it cost."""
-    columns = ranking.columns[:SELECTIVITY_HEADS].astype(int)
-    drops = np.maximum(0.0, -ranking.effect[:SELECTIVITY_HEADS])
-    damage, cost = np.zeros(len(columns)), 0.0
-    for measure in controls.values():
-        masks = np.zeros((len(columns) + 1, measure.units), dtype=bool)
-        masks[np.arange(len(columns)), columns] = True
-        means = measure(masks).mean(axis=1)
-        damage += np.maximum(0.0, means[-1] - means[:-1]) / len(controls)
-        cost += len(masks) * measure.examples / examples
-    share = drops / np.where(drops + damage > 0, drops + damage, 1.0)
-    return {int(column): float(part) for column, part in zip(columns, share, strict=True)}, cost
+def _failures(controls: Mapping[str, LikelihoodMeasure], columns: Sequence[int]) -> list[Mapping[str, float]]:
+    """How the model fails without each column, on a few examples of every control task that it gets right."""
+    first = next(iter(controls.values()))
+    masks = np.zeros((len(columns), first.units), dtype=bool)
+    masks[np.arange(len(columns)), columns] = True
+    asked = [(part.task, [example for example, _, _ in part.anchors[:SHOWN]]) for part in controls.values()]
+    return failing(first.model, asked, masks, first.store)
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """What is measured of the strongest heads after the search, by column; and what each part cost."""
+
+    selectivity: dict[int, float]
+    formats: list[int]
+    together: Together
+    costs: dict[str, float]
+
+
+def _beside(
+    ranking: Ranking,
+    general: Universals,
+    controls: Mapping[str, LikelihoodMeasure],
+    measure: LikelihoodMeasure,
+    seed: int,
+) -> _Beside:
+    needed, architecture = _strongest(ranking), measure.model.architecture
+    costs: dict[str, float] = {}
+    shares, costs["selectivity"] = selectivity(needed, controls, per=measure.examples)
+    formats: list[int] = []
+    text = _as_text(measure.task, controls)
+    if text is not None:
+        wider = examples_of(text.task, "locate", limit=FORMAT_EXAMPLES)
+        text = likelihood_measure(text.model, text.task, wider, text.store, advance=measure.advance)
+        formats, costs["format"] = format_heads(needed, text, per=measure.examples)
+    heads = [architecture.heads[head.column] for head in needed]
+    aside = [architecture.heads[int(column)] for column in general.columns]
+    joint, costs["random sets"] = together(heads, aside, architecture, measure, np.random.default_rng(seed))
+    costs["ways to fail"] = SHOWN * len(controls) * len(general.columns) / measure.examples
+    return _Beside(shares, formats, joint, costs)
+
+
+def _as_text(target: Task, controls: Mapping[str, LikelihoodMeasure]) -> LikelihoodMeasure | None:
+    """The control task that asks as text what ``target`` asks by letter, if there is one."""
+    twin = same_questions([target.name, *controls]).get(target.name)
+    return controls[twin] if twin is not None and target.format == "choice-letter" else None
+
+
+def _strongest(ranking: Ranking) -> list[Needed]:
+    """The heads that are certainly needed, in order; where none is, the first few: a look at what noise does."""
+    certain = np.flatnonzero((ranking.p < SIGNIFICANT) & (ranking.effect <= -LEAST_DROP))[:STRONGEST]
+    places, given = certain if len(certain) else np.arange(len(ranking.columns))[:FALLBACK], _conditional(ranking)
+    columns = ranking.columns.tolist()
+    return [
+        Needed(columns[place], -float(ranking.effect[place]), tuple(given.get(columns[place], ())))
+        for place in places.tolist()
+    ]
+
+
+def _conditional(ranking: Ranking) -> Mapping[int, Sequence[int]]:
+    return ranking.diagnostics.get("conditional", {})
+
+
+def _by_name(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {row["unit"]: {key: value for key, value in row.items() if key != "unit"} for row in rows}

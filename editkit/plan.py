@@ -110,10 +110,11 @@ def plan(
 
 def evaluations(method: str, heads: int, recipe: Recipe, retained: int) -> float:
     """Forward passes over the full search set that a method needs, universal heads and selectivity included."""
+    if method == "auto":
+        return usual_budget(heads)
     controls = retained * recipe.universal_examples / recipe.examples.locate
     aside = controls * (12 + heads / 32)
     search = {
-        "auto": usual_budget(heads),
         "halving": 0.25 * heads + 16,
         "one-shot": heads,
         "greedy": 5.0 * heads - 10,

@@ -1,7 +1,7 @@
 """Universal heads: heads whose knockout breaks many unrelated tasks, so that a mask with one of them tells nothing.
 
     universal({"recall": ..., "facts": ..., "letters": ..., "story": ...}, {"recall": "generation", ...}, columns, rng)
-    -> Universals(columns=[31, 61], p=[2e-4, 2e-4], drops=[[.71, .52, .48, .66], ...], modes=["repetition", ...])
+    -> Universals(columns=[31, 61], p=[2e-4, 2e-4], drops=[[.71, .52, .48, .66], ...], failing=[{"repetition": .9}, ..])
 
 The rule (partial conjunction over m >= 4 tasks, r = ceil(.75 m) of them):
 
@@ -10,13 +10,16 @@ The rule (partial conjunction over m >= 4 tasks, r = ceil(.75 m) of them):
 
 The second line is on the r-th strongest drop, not on the mean: a head that is everything to two tasks and nothing to
 the others is shared, not universal.
+
+A *format head* is told apart where a task asks by letter what another asks as text (``same_questions``): the letters
+fail without it, the text and all other tasks do not.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +42,8 @@ SPARED = 0.05
 GROUP = 8
 SCREENING, DECIDING = 8, 80
 """Examples over all tasks: to choose candidates with, and to judge them by."""
+LETTERS = 4
+"""Examples that screen a letter task and its text: one may be right by the letter that a broken model always says."""
 
 Failures = Callable[[Sequence[int]], Sequence[Mapping[str, float]]]
 """Columns -> for each, the share of answers that fail in each mode: ``{"repetition": .9, "collapse": .1}``."""
@@ -48,32 +53,45 @@ Failures = Callable[[Sequence[int]], Sequence[Mapping[str, float]]]
 class Universals:
     """Heads to set aside before any search. Arrays share one length; ``drops`` is float[heads, tasks], + = worse.
 
-    ``modes`` says how each model without the head fails, None where it was not asked. ``format_heads`` carry an answer
-    format (letter choices break, the same as text does not): not universal, and no knowledge either.
+    ``failing`` says how each model without the head fails, as shares of its answers; empty where it was not asked.
+    ``format_heads`` carry an answer format (letter choices break, the same as text does not): not universal, and no
+    knowledge either; ``format_drops`` is float[format heads, tasks].
     """
 
     columns: np.ndarray
     p: np.ndarray
     drops: np.ndarray
     tasks: tuple[str, ...]
-    modes: tuple[str | None, ...]
+    failing: tuple[Mapping[str, float], ...]
     format_heads: np.ndarray
+    format_drops: np.ndarray
     evaluations: float
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def modes(self) -> tuple[str | None, ...]:
+        """The way in which most answers fail, per head; None where it was not asked."""
+        return tuple(max(shares, key=lambda mode: shares[mode]) if shares else None for shares in self.failing)
+
     def to_dict(self, heads: Sequence[Unit]) -> dict[str, Any]:
         """The JSON form; ``heads`` names the columns: ``architecture.heads``."""
-        rows = zip(self.columns, self.p, self.modes, self.drops, strict=True)
+        rows = zip(self.columns, self.p, self.modes, self.failing, self.drops, strict=True)
         return {
             "universal": [
-                {"unit": str(heads[int(column)]), "p": float(p), "fails_by": mode}
-                | {"drops": {task: float(drop) for task, drop in zip(self.tasks, drops, strict=True)}}
-                for column, p, mode, drops in rows
+                {"unit": str(heads[int(column)]), "p": float(p), "fails_by": mode, "failing": dict(shares)}
+                | {"drops": self._named(drops)}
+                for column, p, mode, shares, drops in rows
             ],
-            "format_heads": [str(heads[int(column)]) for column in self.format_heads],
+            "format_heads": [
+                {"unit": str(heads[int(column)]), "drops": self._named(drops)}
+                for column, drops in zip(self.format_heads, self.format_drops, strict=True)
+            ],
             "evaluations": float(self.evaluations),
             "diagnostics": dict(self.diagnostics),
         }
+
+    def _named(self, drops: np.ndarray) -> dict[str, float]:
+        return {task: float(drop) for task, drop in zip(self.tasks, drops, strict=True)}
 
 
 def universal(
@@ -83,6 +101,7 @@ def universal(
     rng: np.random.Generator,
     *,
     failures: Failures | None = None,
+    same: Mapping[str, str] | None = None,
     examples: int | None = None,
     per: int | None = None,
 ) -> Universals:
@@ -93,6 +112,8 @@ def universal(
             answer is empty, ``diagnostics["untested"]`` says why, and a warning too.
         formats: the format of each task (``generation``, ``choice-letter``, ``choice-text``, ``likelihood``).
         failures: how the model fails without a head; asked for the universal heads only.
+        same: which task asks as text what a letter task asks by letter (``same_questions``); None: format heads are
+            not looked for, which saves a few passes.
         examples: how many examples of each task decide, beside the one or two that screen; None = 80 over all tasks,
             but 12 to 20 of each. Below 8, few heads can pass the test.
         per: how many examples one evaluation stands for (the target's search set); None = the largest set given.
@@ -101,19 +122,24 @@ def universal(
     if reason:
         return _untested(measures, reason)
     tasks = tuple(measures)
-    screening = max(1, round(SCREENING / len(tasks)))
+    pairs = [(tasks.index(letter), tasks.index(text)) for letter, text in (same or {}).items()]
+    screening = np.full(len(tasks), max(1, round(SCREENING / len(tasks))))
+    screening[np.unique(pairs).astype(int)] = LETTERS
     deciding = int(np.clip(DECIDING / len(tasks), 12, 20)) if examples is None else examples
-    searches = [Search(_Few(measures[task], screening + deciding), columns) for task in tasks]
-    sequences = [rng.permutation(search.examples) for search in searches]
-    kinds = [formats[task] for task in tasks]
-    candidates, typical = _candidates(searches, kinds, [sequence[:screening] for sequence in sequences], rng)
-    drops, p = _verify(searches, candidates, [sequence[screening:] for sequence in sequences], rng)
+    searches = [
+        Search(_Few(measures[task], few + deciding), columns) for task, few in zip(tasks, screening, strict=True)
+    ]
+    sequences = [
+        np.split(rng.permutation(search.examples), [few]) for search, few in zip(searches, screening, strict=True)
+    ]
+    candidates, typical = _candidates(searches, pairs, [first for first, _ in sequences], rng)
+    drops, p = _verify(searches, candidates, pairs, [fresh for _, fresh in sequences], rng)
     needed = _needed(len(tasks))
     broad = np.sort(drops, axis=1)[:, -needed]
     conjunction = np.minimum((len(tasks) - needed + 1) * np.sort(p, axis=1)[:, needed - 1], 1.0)
     significant = _benjamini_hochberg(conjunction)
     chosen = significant & (broad > max(LEAST_DROP, TIMES_MEDIAN * typical))
-    of_format = ~chosen & _carries_format(drops, p, kinds)
+    of_format = ~chosen & _carries_format(drops, p, pairs, [formats[task] == "choice-letter" for task in tasks])
     order = np.flatnonzero(chosen)[np.argsort(-broad[chosen], kind="stable")]
     places = candidates[order]
     named = np.asarray(columns)[places]
@@ -122,17 +148,29 @@ def universal(
         p=conjunction[order],
         drops=drops[order],
         tasks=tasks,
-        modes=_modes(named, failures),
+        failing=tuple(failures(named.tolist())) if failures and len(named) else ({},) * len(named),
         format_heads=np.asarray(columns)[candidates[of_format]],
+        format_drops=drops[of_format],
         evaluations=_cost(searches, measures, per),
         diagnostics={
             "required_tasks": needed,
             "median_drop": typical,
             "candidates": len(candidates),
-            "examples": [search.examples - screening for search in searches],
-            "format_tested": {"choice-letter", "choice-text"} <= set(kinds),
+            "examples": [len(fresh) for _, fresh in sequences],
+            "format_tested": bool(pairs),
         },
     )
+
+
+def same_questions(names: Iterable[str]) -> dict[str, str]:
+    """Which task asks as text what another asks by letter, by their names.
+
+    ``facts-letter`` asks what ``facts`` asks; ``wmdp_bio`` (letters) what ``wmdp_bio-text`` asks.
+    """
+    known = list(names)
+    suffixed = {name: name.removesuffix("-letter") for name in known if name.endswith("-letter")}
+    as_text = {name.removesuffix("-text"): name for name in known if name.endswith("-text")}
+    return {letter: text for letter, text in (suffixed | as_text).items() if letter in known and text in known}
 
 
 class _Few:
@@ -146,8 +184,12 @@ class _Few:
         return self.measure(masks, np.arange(self.examples) if examples is None else examples)
 
 
+Pairs = list[tuple[int, int]]
+"""Places of a letter task and of its text, among the tasks."""
+
+
 def _candidates(
-    searches: list[Search], kinds: list[str], few: list[np.ndarray], rng: np.random.Generator
+    searches: list[Search], pairs: Pairs, few: list[np.ndarray], rng: np.random.Generator
 ) -> tuple[np.ndarray, float]:
     """Groups of heads on few examples a task, the members of the worst groups alone, and of those the worst.
 
@@ -160,10 +202,10 @@ def _candidates(
     for mask, group in zip(masks, groups, strict=True):
         mask[group] = True
     kept = max(6, len(groups) // 16)
-    some = np.concatenate([groups[index] for index in _worst(_drops(searches, masks, few), kinds, kept)])
+    some = np.concatenate([groups[index] for index in _worst(_drops(searches, masks, few), pairs, kept)])
     alone = _drops(searches, np.eye(heads, dtype=bool)[some], few)
     typical = float(np.median(np.abs(np.sort(alone, axis=1)[:, -_needed(len(searches))])))
-    return some[_worst(alone, kinds, max(6, heads // 64))], typical
+    return some[_worst(alone, pairs, max(6, heads // 64))], typical
 
 
 def _drops(searches: list[Search], masks: np.ndarray, examples: list[np.ndarray]) -> np.ndarray:
@@ -172,28 +214,40 @@ def _drops(searches: list[Search], masks: np.ndarray, examples: list[np.ndarray]
     return np.stack([-search.differences(masks, chosen).mean(1) for search, chosen in each], axis=1)
 
 
-def _worst(drops: np.ndarray, kinds: list[str], count: int) -> np.ndarray:
-    """The rows that break most tasks; and, where choices are asked as letters and as text, those that break letters."""
+def _worst(drops: np.ndarray, pairs: Pairs, count: int) -> np.ndarray:
+    """The rows that break most tasks; and, where the same is asked by letter and as text, those that break letters."""
     broad = np.sort(drops, axis=1)[:, -_needed(drops.shape[1])]
     chosen = np.argsort(-broad, kind="stable")[:count]
-    letters = [place for place, kind in enumerate(kinds) if kind == "choice-letter"]
-    text = [place for place, kind in enumerate(kinds) if kind == "choice-text"]
-    if letters and text:
-        only = drops[:, letters].min(1) - drops[:, text].max(1)
-        chosen = np.union1d(chosen, np.argsort(-only, kind="stable")[: max(2, count // 4)])
+    if pairs:
+        chosen = np.union1d(chosen, np.argsort(-_only_letters(drops, pairs), kind="stable")[: max(2, count // 4)])
     return chosen
 
 
+def _only_letters(drops: np.ndarray, pairs: Pairs) -> np.ndarray:
+    """float[heads]: how much more the letters lose than the text, in the pair where that is least."""
+    return np.min([drops[:, letter] - drops[:, text] for letter, text in pairs], axis=0)
+
+
 def _verify(
-    searches: list[Search], candidates: np.ndarray, fresh: list[np.ndarray], rng: np.random.Generator
+    searches: list[Search], candidates: np.ndarray, pairs: Pairs, fresh: list[np.ndarray], rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Drops and p of each candidate alone, float[candidates, tasks], on examples that had no part in choosing them."""
-    drops = np.zeros((len(candidates), len(searches)))
+    """Drops and p of each candidate alone, float[candidates, tasks], on examples that had no part in choosing them.
+
+    A candidate that does next to nothing on a third of them is not asked further: its p is 1, so the test stays fair.
+    """
+    third = [len(examples) // 3 for examples in fresh]
+    first = [search.alone(candidates, chosen[:few]) for search, chosen, few in zip(searches, fresh, third, strict=True)]
+    drops = np.stack([-differences.mean(1) for differences in first], axis=1)
     p = np.ones_like(drops)
+    promising = np.sort(drops, axis=1)[:, -_needed(len(searches))] > LEAST_DROP / 2
+    if pairs:
+        promising |= _only_letters(drops, pairs) > LEAST_DROP
     for task, search in enumerate(searches):
-        differences = search.alone(candidates, fresh[task])
-        drops[:, task] = -differences.mean(1)
-        p[:, task] = uncorrected(differences, rng)
+        if promising.any():
+            rest = search.alone(candidates[promising], fresh[task][third[task] :])
+            differences = np.concatenate([first[task][promising], rest], axis=1)
+            drops[promising, task] = -differences.mean(1)
+            p[promising, task] = uncorrected(differences, rng)
     return drops, p
 
 
@@ -211,20 +265,13 @@ def _benjamini_hochberg(p: np.ndarray) -> np.ndarray:
     return rejected
 
 
-def _carries_format(drops: np.ndarray, p: np.ndarray, kinds: list[str]) -> np.ndarray:
-    """All letter-choice tasks drop; no other task does, choices asked as text among them."""
-    letters = np.array([kind == "choice-letter" for kind in kinds])
-    if not letters.any() or "choice-text" not in kinds:
+def _carries_format(drops: np.ndarray, p: np.ndarray, pairs: Pairs, by_letter: list[bool]) -> np.ndarray:
+    """All letter tasks whose questions are asked as text too drop; no task that is not asked by letter does."""
+    if not pairs:
         return np.zeros(len(drops), dtype=bool)
+    letters = [letter for letter, _ in pairs]
     breaks = (drops[:, letters] > LEAST_DROP).all(1) & (p[:, letters].max(1) < RATE / len(drops))
-    return breaks & (drops[:, ~letters] <= SPARED).all(1)
-
-
-def _modes(columns: np.ndarray, failures: Failures | None) -> tuple[str | None, ...]:
-    if failures is None or len(columns) == 0:
-        return (None,) * len(columns)
-    answers = failures(columns.tolist())
-    return tuple(max(shares, key=lambda mode: shares[mode]) if shares else None for shares in answers)
+    return breaks & (drops[:, ~np.array(by_letter)] <= SPARED).all(1)
 
 
 def _cost(searches: list[Search], measures: Mapping[str, Measure], per: int | None) -> float:
@@ -236,7 +283,8 @@ def _cost(searches: list[Search], measures: Mapping[str, Measure], per: int | No
 def _untested(measures: Mapping[str, Measure], reason: str) -> Universals:
     warnings.warn(reason, stacklevel=3)
     none, drops = np.zeros(0), np.zeros((0, len(measures)))
-    return Universals(none.astype(int), none, drops, tuple(measures), (), none.astype(int), 0.0, {"untested": reason})
+    nobody = none.astype(int)
+    return Universals(nobody, none, drops, tuple(measures), (), nobody, drops, 0.0, {"untested": reason})
 
 
 def _too_few(measures: Mapping[str, Measure], formats: Mapping[str, str]) -> str | None:

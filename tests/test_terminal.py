@@ -108,14 +108,14 @@ def test_universal_heads_are_named_with_what_they_break():
     heads = [Head(layer, index) for layer in range(2) for index in range(4)]
     drops = np.array([[0.5, 0.25], [0.3, 0.2]])
     found = Universals(
-        np.array([5, 2]), np.array([0.001, 0.01]), drops, ("rhyme", "code"), ("repeats", None), np.array([7]), 13.0
+        np.array([5, 2]), np.array([0.001, 0.01]), drops, ("rhyme", "code"), ({"repeats": 1.0}, {}), np.array([7]), drops[:1], 13.0
     )
     wide, narrow = shown(terminal.universal(found, heads), 100), shown(terminal.universal(found, heads), 40)
     rows = [line.split() for line in wide.splitlines() if line.split()[:1] in (["L1H1"], ["L0H2"])]
     assert rows == [["L1H1", "0.001", "repeats", "−0.50", "−0.25"], ["L0H2", "0.010", "–", "−0.30", "−0.20"]]
     assert "L1H3" in wide and "rhyme" not in narrow and "L1H1" in narrow
     assert json.loads(json.dumps(found.to_dict(heads)))["universal"][0]["drops"] == {"rhyme": 0.5, "code": 0.25}
-    none = replace(found, columns=np.zeros(0, int), p=np.zeros(0), drops=np.zeros((0, 2)), modes=())
+    none = replace(found, columns=np.zeros(0, int), p=np.zeros(0), drops=np.zeros((0, 2)), failing=())
     assert "No universal heads" in shown(terminal.universal(none, heads))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from editkit.errors import EditkitError
-from editkit.universal import Universals, universal
+from editkit.universal import Universals, same_questions, universal
 from tests.planted import Planted
 
 FORMATS = {
@@ -17,6 +17,7 @@ FORMATS = {
     "sort": "generation",
 }
 TASKS = tuple(FORMATS)
+SAME = {"letters": "facts"}
 UNITS = 128
 UNIVERSAL = (7, 90)
 
@@ -62,14 +63,17 @@ def test_the_control_has_teeth(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_format_head_is_told_apart(seed: int) -> None:
-    found = run(worlds(seed, {33: {"letters": 3.0}, 54: {}, 55: {}}), seed)
-    assert found.format_heads.tolist() == [33]
+    measures = worlds(seed, {33: {"letters": 3.0}, 54: {}, 55: {}})
+    found = run(measures, seed, same=SAME)
+    assert found.format_heads.tolist() == [33] and found.format_drops[0, TASKS.index("letters")] > 0.3
     assert set(found.columns.tolist()) == set(UNIVERSAL) and found.diagnostics["format_tested"]
+    untold = run(measures, seed)
+    assert len(untold.format_heads) == 0 and not untold.diagnostics["format_tested"]
 
 
 @pytest.mark.parametrize("other", ["facts", "story"])
 def test_a_head_that_breaks_more_than_letters_is_no_format_head(other: str) -> None:
-    found = run(worlds(0, {33: {"letters": 3.0, other: 3.0}, 54: {}, 55: {}}))
+    found = run(worlds(0, {33: {"letters": 3.0, other: 3.0}, 54: {}, 55: {}}), same=SAME)
     assert len(found.format_heads) == 0 and 33 not in found.columns
 
 
@@ -123,6 +127,23 @@ def test_the_failure_mode_is_asked_for_universal_heads_only() -> None:
     found = run(worlds(0), failures=failures)
     assert asked == [sorted(UNIVERSAL)]
     assert dict(zip(found.columns.tolist(), found.modes, strict=True)) == {7: "repetition", 90: "collapse"}
+    assert {"repetition": 0.9, "collapse": 0.1} in found.failing
+
+
+def test_the_same_questions_are_known_by_their_names() -> None:
+    assert same_questions(["facts", "facts-letter", "sort"]) == {"facts-letter": "facts"}
+    assert same_questions(["wmdp_bio", "wmdp_bio-text", "mmlu"]) == {"wmdp_bio": "wmdp_bio-text"}
+    assert same_questions(["facts-letter", "mmlu-text"]) == {}
+
+
+def test_what_does_nothing_is_dropped_early_and_costs_a_third() -> None:
+    """The candidates that are left over from screening meet a third of the examples that the universal heads meet."""
+    measures = worlds(0)
+    run(measures)
+    rows = [sum(len(masks) for masks in world.asked) for world in measures.values()]
+    assert len(set(rows)) == 1
+    last = [world.asked[-1] for world in measures.values()]
+    assert all(len(masks) < 6 and masks[:, list(UNIVERSAL)].any() for masks in last)
 
 
 def test_too_few_tasks_are_not_a_test() -> None:

@@ -173,7 +173,7 @@ def _look_again(
     Returns what was left out for want of budget, if anything.
     """
     search = found.table.search
-    screening = 1.4 * search.candidates * plan.again / search.examples + 6
+    screening = 1.3 * search.candidates * plan.again / search.examples + 2
     new, paired = bool(found.places), named is None
     while new or not paired:
         if search.evaluations + (screening if new else PAIRS_COST) > budget:

@@ -24,8 +24,10 @@ SILENT = 16
 SETS, MEMBERS, MOST = 3, 3, 0.4
 """So many sets are looked into; in a pair or a triple, each head restores at least this share of the drop. More heads
 than three that all restore it are no redundant pair, but general damage."""
+DOMINANT = 0.5
+"""A head that alone takes more than this share of the score hides what is behind it."""
 BEST = 4
-"""How many heads each look behind the found ones measures on all examples."""
+"""How many heads each look behind the found ones measures on a quarter of the examples; all, if they matter there."""
 
 
 def backups(found: Found, first: int, hypotheses: int, rng: np.random.Generator) -> int:
@@ -43,7 +45,11 @@ def backups(found: Found, first: int, hypotheses: int, rng: np.random.Generator)
     out = np.zeros((1, search.candidates), dtype=bool)
     out[0, given] = True
     again = Table(search, rng, given, search.scores(out)[0])
-    best = halve(again, rest, first=first, keep=BEST, shrink=4)
+    best = halve(again, rest, first=first, keep=BEST, shrink=4, last=max(1, search.examples // 4))
+    best = best[again.means()[best] <= NOTABLE * strongest]
+    if len(best) == 0:
+        return 0
+    again.grow(best, search.examples)
     best = best[stands_out(again.differences[best]) & (again.means()[best] <= NOTABLE * strongest)]
     if len(best) == 0:
         return 0
@@ -61,14 +67,16 @@ def backups(found: Found, first: int, hypotheses: int, rng: np.random.Generator)
 def redundant(found: Found, named: np.ndarray, hypotheses: int, rng: np.random.Generator) -> int:
     """Knock out together, four at a time, what the prior names and what does little alone. Returns how many it takes.
 
-    The found heads are out meanwhile: what no longer matters then is no part of what is left. Not all at once: the
-    prior also names heads that everything needs a little, and sixteen of those break any task. Each two of the sixteen
-    meet in exactly one of twenty sets of four.
+    The found heads are out meanwhile: what no longer matters then is no part of what is left. Those stay in that alone
+    take most of the score (a format head, say): with them out nothing is left to see. Not all at once: the prior also
+    names heads that everything needs a little, and sixteen of those break any task. Each two of the sixteen meet in
+    exactly one of twenty sets of four.
 
     Args:
         named: positions that the prior calls needed, most needed first.
     """
     search, given = found.table.search, found.notable()
+    given = given[[found.numbers[place][0] > -DOMINANT * search.unedited.mean() for place in given.tolist()]]
     silent = np.array([place for place in named.tolist() if place not in found.places][:SILENT], dtype=int)
     lines = [silent[[point for point in line if point < len(silent)]] for line in fours()]
     lines = [line for line in lines if len(line) > 1]

@@ -83,7 +83,8 @@ def sense(
     if report.warning:
         warnings.warn(report.warning, stacklevel=3)
     order = np.argsort(best.fit.effects, kind="stable")
-    return _ranking(task, rng, best, order, confirm, diagnostics={
+    stability = _stability(task, best, order[: max(confirm, heads)], rng, heads, alpha=alpha, target=target)
+    return _ranking(task, rng, best, order, confirm, stability, diagnostics={
         "design": asdict(report),
         "sparsity": best.sparsity,
         "r2": final.r2,
@@ -92,7 +93,6 @@ def sense(
         "active": best.fit.active,
         "target": target,
         "settings_tried": len(trials),
-        "stability": _stability(task, best, order[: max(confirm, heads)], rng, heads, alpha=alpha, target=target),
     })  # fmt: skip
 
 
@@ -134,6 +134,7 @@ def _ranking(
     best: _Trial,
     order: np.ndarray,
     confirm: int,
+    stability: np.ndarray,
     *,
     diagnostics: dict[str, Any],
 ) -> Ranking:
@@ -148,7 +149,7 @@ def _ranking(
         effect[: len(first)], low[: len(first)] = evidence.effect, evidence.low
         high[: len(first)], p[: len(first)] = evidence.high, evidence.p
         found = bool(evidence.needed.any())
-    return Ranking(task.columns[order], effect, low, high, p, found, task.evaluations, diagnostics)
+    return Ranking(task.columns[order], effect, low, high, p, stability[order], found, task.evaluations, diagnostics)
 
 
 def _stability(
@@ -160,10 +161,14 @@ def _stability(
     *,
     alpha: Alpha,
     target: Target,
-) -> dict[int, float]:
-    """In what share of random halves of the masks a head is among the first ``heads``: a report, never a ranking."""
+) -> np.ndarray:
+    """In what share of random halves of the masks a head is among the first ``heads``: a report, never a ranking.
+
+    float[candidates], NaN for all but ``places``.
+    """
+    shares = np.full(task.candidates, np.nan)
     if len(best.scores) < 8:
-        return {}
+        return shares
     hits, baseline = np.zeros(task.candidates), float(task.unedited.mean())
     fixed = best.fit.alpha if alpha == "cv" else alpha  # the penalty was chosen once, on all masks
     for _ in range(RESAMPLES):
@@ -171,4 +176,5 @@ def _stability(
         fit = recover(best.design[half], best.scores[half], baseline, alpha=fixed, target=target, validate=False)
         first = np.argsort(fit.effects, kind="stable")[:heads]
         hits[first[fit.effects[first] < 0]] += 1
-    return {int(task.columns[place]): float(hits[place] / RESAMPLES) for place in places}
+    shares[places] = hits[places] / RESAMPLES
+    return shares

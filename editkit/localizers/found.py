@@ -1,7 +1,7 @@
 """What ``auto`` has found so far: heads, the numbers they were taken on, and which show only given others.
 
-numbers      {17: (effect -.31, low -.38, high -.24, p .0003), ...}   by position among the candidates
-conditional  {88: [17, 40]}                                           88 is needed only with 17 and 40 out
+numbers      {17: (effect -.31, low -.38, high -.24, p .0003, stability 1.0), ...}   by position among the candidates
+conditional  {88: [17, 40]}                                                          88 is needed only with these out
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from editkit.localization import Ranking
-from editkit.localizers.evidence import Evidence
+from editkit.localizers.evidence import Evidence, Row
 from editkit.localizers.halving import Table
 
 NOTABLE = 0.1
 """What is not at least this share of the strongest drop is not worth conditioning on, nor counted as a backup."""
-Row = tuple[float, float, float, float]
 
 
 class Found:
@@ -32,7 +31,7 @@ class Found:
                 self.add(place, row, None)
 
     def add(self, place: int, row: Row, given: np.ndarray | None, beyond: float | None = None) -> None:
-        """Take a head on the strength of ``row`` (effect, low, high, p), measured with ``given`` out.
+        """Take a head on the strength of ``row`` (effect, low, high, p, stability), measured with ``given`` out.
 
         Args:
             beyond: what decides its place in the order: the drop that it adds beyond its drop alone.
@@ -56,10 +55,9 @@ class Found:
         """Found heads by what they do (``weight``), then the others by how far they came."""
         taken = sorted(self.places, key=lambda place: self.weight[place])
         order = taken + [place for place in self.table.order().tolist() if place not in self.places]
-        unknown = (float("nan"),) * 3
+        unknown = (float("nan"),) * 4
         means = self.table.means()
         rows = np.array([self.numbers.get(place, (float(means[place]), *unknown)) for place in order], dtype=float)
-        effect, low, high, p = rows.T
-        search = self.table.search
-        found = bool(self.places)
-        return Ranking(search.columns[order], effect, low, high, p, found, search.evaluations, diagnostics)
+        effect, low, high, p, again = rows.T
+        search, found = self.table.search, bool(self.places)
+        return Ranking(search.columns[order], effect, low, high, p, again, found, search.evaluations, diagnostics)

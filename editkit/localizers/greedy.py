@@ -38,21 +38,21 @@ def greedy(measure: Measure, columns: np.ndarray, rng: np.random.Generator, *, h
         evidence = weigh(table.differences[rest], len(rest), rng)
         order = np.argsort(evidence.effect, kind="stable")
         if not taken:
-            alone = rest[order], *(value[order] for value in (evidence.effect, evidence.low, evidence.high, evidence.p))
+            alone = rest[order], *(value[order] for value in evidence.columns)
             found = bool(evidence.needed.any())
         best = order[0]
         before = before + table.differences[rest[best]]
         taken.append(int(rest[best]))
-        rows.append([value[best] for value in (evidence.effect, evidence.low, evidence.high, evidence.p)])
+        rows.append(evidence.rows()[best])
         rest = np.delete(rest, best)
     places, *values = alone
     later = ~np.isin(places, taken)
     columns_in_order = search.columns[np.concatenate([np.array(taken), places[later]])]
-    effect, low, high, p = (
+    effect, low, high, p, again = (
         np.concatenate([np.array(rows)[:, index], value[later]]) for index, value in enumerate(values)
     )
     conditional = {
         int(search.columns[place]): search.columns[taken[:step]].tolist() for step, place in enumerate(taken)
     }
     diagnostics = {"rounds": len(taken), "conditional": {head: given for head, given in conditional.items() if given}}
-    return Ranking(columns_in_order, effect, low, high, p, found, search.evaluations, diagnostics)
+    return Ranking(columns_in_order, effect, low, high, p, again, found, search.evaluations, diagnostics)

@@ -36,20 +36,13 @@ def halving(
     finalists = halve(table, np.arange(search.candidates), first=first, keep=keep)
     evidence = weigh(table.differences[finalists], search.candidates, rng)
     order = table.order()
-    effect, low, high, p = (np.full(search.candidates, np.nan) for _ in range(4))
-    effect[:] = table.means()
-    low[finalists], high[finalists], p[finalists] = evidence.low, evidence.high, evidence.p
+    numbers = np.full((5, search.candidates), np.nan)
+    numbers[0] = table.means()
+    numbers[:, finalists] = evidence.columns
     diagnostics = {"finalists": len(finalists), "first": first}
-    return Ranking(
-        search.columns[order],
-        effect[order],
-        low[order],
-        high[order],
-        p[order],
-        bool(evidence.needed.any()),
-        search.evaluations,
-        diagnostics,
-    )
+    effect, low, high, p, again = numbers[:, order]
+    found = bool(evidence.needed.any())
+    return Ranking(search.columns[order], effect, low, high, p, again, found, search.evaluations, diagnostics)
 
 
 class Table:

@@ -26,6 +26,7 @@ from editkit.render import wording
 from editkit.render.differing import Pieces, differing
 from editkit.render.headmap import is_certain
 from editkit.render.inert import clean
+from editkit.render.joint import joint
 from editkit.render.stages import stages
 from editkit.render.streams import console, show
 from editkit.units import Head, Unit
@@ -133,27 +134,40 @@ def localization(found: Localization, *, limit: int = RANKED) -> RenderableType:
             table.add_column("p (corrected)", justify="right")
         if width >= 72:
             table.add_column("selectivity", justify="right")
-        if width >= 92:
+        if width >= 84:
+            table.add_column("stability", justify="right")
+        if width >= 104:
             table.add_column("")
         strongest = max((abs(effect.effect) for effect in found.order if effect.effect == effect.effect), default=1.0)
         for rank, effect in enumerate(found.order[:limit], start=1):
             cells = [str(rank), f"{effect.unit}{'*' if effect.given else ''}", wording.effect(effect.effect)]
             cells += [wording.effect_span(effect.low, effect.high), wording.probability(effect.p)]
-            cells += [wording.share(effect.selectivity), _bar(effect, strongest)]
+            cells += [wording.share(effect.selectivity), wording.share(effect.stability), _bar(effect, strongest)]
             style = "" if is_certain(effect) else "dim"
             table.add_row(*(Text(cell, style) for cell in cells[: len(table.columns)]))
         return table
 
     facts = {
         "method": f"{clean(found.method)}, seed {found.seed}, {wording.count(found.evaluations)} passes",
-        "set aside": f"universal: {_units(found.universal)}" if found.universal else "no universal heads found",
+        "set aside": f"universal: {_universals(found)}" if found.universal else "no universal heads found",
     }
+    if found.formats:
+        facts["format"] = f"{_units(found.formats)}: letters fail without, the same questions as text do not"
+    facts |= joint(found.diagnostics)
     if any(effect.given for effect in found.order[:limit]):
         facts["*"] = "shows only with others knocked out as well: the change it adds to theirs"
     more = len(found.order) - limit
     if more > 0:
         facts["not shown"] = f"{more} more heads; --json has them all"
     return Group(Text(), heading, Text(), _Fitting(build), Text(), pairs(facts), Text())
+
+
+def _universals(found: Localization) -> str:
+    """Each with the way in which the model fails without it."""
+    told = found.diagnostics.get("universal")
+    heads = told.get("heads", {}) if isinstance(told, Mapping) else {}
+    ways = {unit: heads.get(str(unit), {}).get("fails_by") for unit in found.universal}
+    return ", ".join(f"{unit} ({clean(way, limit=40)})" if way else str(unit) for unit, way in ways.items())
 
 
 def standings(found: Standings) -> RenderableType:
@@ -189,7 +203,8 @@ def universal(found: Universals, heads: Sequence[Head]) -> RenderableType:
 
     facts = {"cost": f"{wording.count(found.evaluations)} passes"}
     if len(found.format_heads):
-        facts["format heads"] = _units([heads[int(column)] for column in found.format_heads])
+        named = _units([heads[int(column)] for column in found.format_heads])
+        facts["format heads"] = f"{named}: letters fail without, the same questions as text do not"
     return Group(Text(), _Fitting(build), Text(), pairs(facts), Text())
 
 
