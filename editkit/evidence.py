@@ -140,24 +140,6 @@ def same_logits(hooked: LanguageModel, shipped: LanguageModel, heads: Iterable[H
             )
 
 
-def random_sets(
-    architecture: Architecture, heads: Iterable[Head], universal: Iterable[Head], count: int, rng: np.random.Generator
-) -> np.ndarray:
-    """``count`` sets as large as ``heads``, layer by layer, of other heads: bool[count, heads].
-
-    Universal heads are left out, as they are left out of the search. Where a layer has too few others, the set takes
-    what there is.
-    """
-    chosen, taken = sorted(heads), {*heads, *universal}
-    masks = np.zeros((count, len(architecture.heads)), dtype=bool)
-    for layer in {head.layer for head in chosen}:
-        need = sum(head.layer == layer for head in chosen)
-        pool = [place for head, place in architecture.column.items() if head.layer == layer and head not in taken]
-        for row in masks:
-            row[rng.choice(np.array(pool, dtype=int), size=min(need, len(pool)), replace=False)] = True
-    return masks
-
-
 def null(
     model: LanguageModel,
     wanted: Capability,
