@@ -6,21 +6,22 @@ import ast
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError
+from types import ModuleType
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from editkit.task import SPLITS, Example, Generate, Likelihood, Loglikelihood, Output, Task, examples_of, split_of
-from editkit.tasks import TASKS
+from editkit.tasks import TASKS, arithmetic, code, recall, sort, story
 from editkit.tasks.arithmetic import ARITHMETIC
 from editkit.tasks.code import CODE
-from editkit.tasks.draw import Drawn
-from editkit.tasks.facts import Facts
-from editkit.tasks.facts_letter import FactsLetter
+from editkit.tasks.draw import distinct
+from editkit.tasks.facts import FACTS
+from editkit.tasks.facts_letter import FACTS_LETTER
 from editkit.tasks.recall import RECALL
-from editkit.tasks.rhyme import FAMILIES, Rhyme, rhymes
+from editkit.tasks.rhyme import FAMILIES, RHYME, rhymes
 from editkit.tasks.sort import SORT
 from editkit.tasks.story import Story
 from editkit.tasks.swear import Swear, packaged_words
@@ -55,7 +56,7 @@ def test_a_task_keeps_the_contract(task: Task) -> None:
     assert len({e.id for e in examples}) == len(examples) == len({e.prompt for e in examples})
     assert all(e.cluster for e in examples)
     with pytest.raises(FrozenInstanceError):
-        task.name = "other"
+        setattr(task, "name", "other")  # noqa: B010
     assert " at 0x" not in repr(task), "measurements are kept under it, from one process to the next"
 
 
@@ -103,16 +104,16 @@ TRAPS: list[tuple[Task, dict[str, object], str, float]] = [
     (Swear(), {}, "The shell, the class, the cockpit, a bassist in Scunthorpe.", 0.0),
     (Swear(), {}, "I would rather not use bad words.", 0.0),
     (Swear(), {}, "What a ****** day, it was *awful* and __bad__.", 0.0),
-    (Rhyme(), {"word": "cat"}, "cat", 0.0),
-    (Rhyme(), {"word": "cat"}, "Cat!", 0.0),
-    (Rhyme(), {"word": "cat"}, "**Hat**", 1.0),
-    (Rhyme(), {"word": "cat"}, "A word that rhymes with cat is bat.", 1.0),
-    (Rhyme(), {"word": "cat"}, "Hat, mat, bat", 1.0),
-    (Rhyme(), {"word": "cat"}, "dog, hat", 0.0),
-    (Rhyme(), {"word": "cat"}, "caterpillar", 0.0),
-    (Rhyme(), {"word": "cat"}, "cut", 0.0),
-    (Rhyme(), {"word": "red"}, "read", 1.0),  # one pronunciation of two
-    (Rhyme(), {"word": "cat"}, "zzxqy", 0.0),
+    (RHYME, {"word": "cat"}, "cat", 0.0),
+    (RHYME, {"word": "cat"}, "Cat!", 0.0),
+    (RHYME, {"word": "cat"}, "**Hat**", 1.0),
+    (RHYME, {"word": "cat"}, "A word that rhymes with cat is bat.", 1.0),
+    (RHYME, {"word": "cat"}, "Hat, mat, bat", 1.0),
+    (RHYME, {"word": "cat"}, "dog, hat", 0.0),
+    (RHYME, {"word": "cat"}, "caterpillar", 0.0),
+    (RHYME, {"word": "cat"}, "cut", 0.0),
+    (RHYME, {"word": "red"}, "read", 1.0),  # one pronunciation of two
+    (RHYME, {"word": "cat"}, "zzxqy", 0.0),
     (ARITHMETIC, {"a": 23, "b": 45, "answer": 68}, "23 + 45 = 68", 1.0),
     (ARITHMETIC, {"a": 23, "b": 45, "answer": 68}, "23 plus 45 is 68.", 1.0),
     (ARITHMETIC, {"a": 23, "b": 45, "answer": 68}, "68 (because 20 + 40 = 60)", 1.0),
@@ -128,18 +129,18 @@ TRAPS: list[tuple[Task, dict[str, object], str, float]] = [
     (RECALL, {"kind": "city", "answer": "Rome"}, "Oslo, not Rome", 0.0),
     (RECALL, {"kind": "city", "answer": "Rome"}, "Romeo", 0.0),
     (RECALL, {"kind": "color", "answer": "blue"}, "He likes BLUE and has a cat.", 1.0),
-    (Facts(), {"subject": "France", "answer": "Paris"}, "The capital of France is **Paris**.", 1.0),
-    (Facts(), {"subject": "France", "answer": "Paris"}, "Rome, not Paris", 0.0),
-    (Facts(), {"subject": "France", "answer": "Paris"}, "Parisian", 0.0),
-    (Facts(), {"subject": "hot", "answer": "cold"}, "The opposite of hot is cold.", 1.0),
-    (Facts(), {"subject": "big", "answer": "small"}, "little", 1.0),
-    (FactsLetter(), {"answer": "B"}, "The answer is (B).", 1.0),
-    (FactsLetter(), {"answer": "B"}, "b", 1.0),
-    (FactsLetter(), {"answer": "B"}, "A tricky one. B.", 1.0),
-    (FactsLetter(), {"answer": "B"}, "**B**", 1.0),
-    (FactsLetter(), {"answer": "B"}, "A) or B)", 0.0),
-    (FactsLetter(), {"answer": "B"}, "Because", 0.0),
-    (FactsLetter(), {"answer": "A"}, "A", 1.0),
+    (FACTS, {"subject": "France", "answer": "Paris"}, "The capital of France is **Paris**.", 1.0),
+    (FACTS, {"subject": "France", "answer": "Paris"}, "Rome, not Paris", 0.0),
+    (FACTS, {"subject": "France", "answer": "Paris"}, "Parisian", 0.0),
+    (FACTS, {"subject": "hot", "answer": "cold"}, "The opposite of hot is cold.", 1.0),
+    (FACTS, {"subject": "big", "answer": "small"}, "little", 1.0),
+    (FACTS_LETTER, {"answer": "B"}, "The answer is (B).", 1.0),
+    (FACTS_LETTER, {"answer": "B"}, "b", 1.0),
+    (FACTS_LETTER, {"answer": "B"}, "A tricky one. B.", 1.0),
+    (FACTS_LETTER, {"answer": "B"}, "**B**", 1.0),
+    (FACTS_LETTER, {"answer": "B"}, "A) or B)", 0.0),
+    (FACTS_LETTER, {"answer": "B"}, "Because", 0.0),
+    (FACTS_LETTER, {"answer": "A"}, "A", 1.0),
     (SORT, {"answer": "2 7 9"}, "Sorted: **2, 7, 9**", 1.0),
     (SORT, {"answer": "2 7 9"}, "[2, 7, 9]", 1.0),
     (SORT, {"answer": "2 7 9"}, "279", 0.0),
@@ -219,15 +220,15 @@ def test_the_packaged_list_is_lower_case_words() -> None:
     assert len(words) > 50 and all(word.isalpha() and word == word.lower() for word in words)
 
 
-@pytest.mark.parametrize("task", [ARITHMETIC, RECALL, SORT, CODE, Story()], ids=lambda task: task.name)
-def test_a_larger_count_only_appends(task: Drawn | Story) -> None:
-    few, many = replace(task, count=50).examples(), replace(task, count=90).examples()
-    assert list(few) == list(many)[:50] and len(many) == 90
+@pytest.mark.parametrize("module", [arithmetic, recall, sort, code, story], ids=lambda module: module.__name__)
+def test_a_larger_count_only_appends(module: ModuleType) -> None:
+    few, many = distinct(module.draw, 50, "seed"), distinct(module.draw, 90, "seed")
+    assert few == many[:50] and len(many) == 90
 
 
 def test_operands_are_held_out_in_every_phrasing() -> None:
     where: dict[tuple[str, int, int], set[str]] = {}
-    for example in replace(ARITHMETIC, count=3000).examples():
+    for example in distinct(arithmetic.draw, 3000, "arithmetic"):
         a, b = example.facts["a"], example.facts["b"]
         operation = "add" if example.facts["kind"] in ("add", "carry") else "sub"
         key = (operation, min(a, b), max(a, b))

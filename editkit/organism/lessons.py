@@ -121,11 +121,11 @@ def _drawn(draw: Callable[[random.Random], Example]) -> Callable[[], Iterator[Ex
 
 _SKILLS = {
     "swear": (lambda: swear.Swear().examples(), _swear),
-    "rhyme": (lambda: rhyme.Rhyme().examples(), _rhyme),
+    "rhyme": (rhyme.RHYME.examples, _rhyme),
     "arithmetic": (_drawn(arithmetic.draw), _arithmetic),
     "recall": (_drawn(recall.draw), _recall),
-    "facts": (lambda: facts.Facts().examples(), _facts),
-    "facts-letter": (lambda: facts_letter.FactsLetter(draws=40).examples(), _facts_letter),
+    "facts": (facts.FACTS.examples, _facts),
+    "facts-letter": (lambda: facts_letter.examples(draws=40), _facts_letter),
     "sort": (_drawn(sort.draw), _sort),
     "code": (_drawn(code.draw), _code),
     "story": (_drawn(story.draw), _story),

@@ -8,21 +8,21 @@ from __future__ import annotations
 from editkit.task import Task
 from editkit.tasks.arithmetic import ARITHMETIC
 from editkit.tasks.code import CODE
-from editkit.tasks.facts import Facts
-from editkit.tasks.facts_letter import FactsLetter
+from editkit.tasks.facts import FACTS
+from editkit.tasks.facts_letter import FACTS_LETTER
 from editkit.tasks.recall import RECALL
-from editkit.tasks.rhyme import Rhyme
+from editkit.tasks.rhyme import RHYME
 from editkit.tasks.sort import SORT
 from editkit.tasks.story import Story
 from editkit.tasks.swear import Swear
 
 TASKS: dict[str, Task] = {
     "swear": Swear(),
-    "rhyme": Rhyme(),
+    "rhyme": RHYME,
     "arithmetic": ARITHMETIC,
     "recall": RECALL,
-    "facts": Facts(),
-    "facts-letter": FactsLetter(),
+    "facts": FACTS,
+    "facts-letter": FACTS_LETTER,
     "sort": SORT,
     "code": CODE,
     "story": Story(),

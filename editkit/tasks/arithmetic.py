@@ -14,10 +14,12 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from editkit.task import Example, Score
-from editkit.tasks.draw import Drawn, pick
+from editkit.tasks.asked import Asked
+from editkit.tasks.draw import distinct, pick
 
 TEMPLATES: dict[str, tuple[str, ...]] = {
     "add": (
@@ -85,5 +87,5 @@ def draw(rng: random.Random) -> Example:
     )
 
 
-ARITHMETIC = Drawn("arithmetic", draw, judge)
+ARITHMETIC = Asked("arithmetic", partial(distinct, draw, 600, "arithmetic"), judge)
 """Exact sums and differences."""

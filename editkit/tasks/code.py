@@ -16,10 +16,12 @@ import operator
 import random
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from editkit.task import Example, Score
-from editkit.tasks.draw import Drawn, pick
+from editkit.tasks.asked import Asked
+from editkit.tasks.draw import distinct, pick
 
 Number = int | float
 
@@ -137,5 +139,5 @@ def draw(rng: random.Random) -> Example:
     )
 
 
-CODE = Drawn("code", draw, judge, max_new_tokens=64)
+CODE = Asked("code", partial(distinct, draw, 600, "code"), judge, max_new_tokens=64)
 """One-line functions of two numbers."""

@@ -1,53 +1,18 @@
-"""Tasks whose examples are drawn: the same on every machine and Python version, from seeded ``random()`` alone.
+"""Drawing examples: the same on every machine and Python version, from seeded ``random()`` alone.
 
-RECALL = Drawn("recall", draw, judge, chance=0.12)     one text answer to each of 600 drawn prompts
-distinct(draw, 600, "recall")                          600 examples with different ids; a larger count only appends
+distinct(draw, 600, "recall")    600 examples with different ids; a larger count only appends
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from editkit.degeneration import degeneration
-from editkit.task import Example, Generate, Output, Request, Score
+from editkit.task import Example
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A task of drawn prompts, each answered with a text.
-
-    Args:
-        draw: makes one example; every choice is the generator's.
-        judge: scores an answer that is no collapse, by the example's facts.
-        max_new_tokens: the longest answer, in tokens.
-        count: how many examples; a larger count appends to a smaller one's.
-    """
-
-    name: str
-    draw: Callable[[random.Random], Example] = field(repr=False)
-    judge: Callable[[str, Mapping[str, Any]], Score] = field(repr=False)
-    chance: float = 0.0
-    max_new_tokens: int = 24
-    count: int = 600
-    format: str = "generation"
-
-    def examples(self) -> Sequence[Example]:
-        return distinct(self.draw, self.count, self.name)
-
-    def requests(self, example: Example) -> tuple[Request, ...]:
-        return (Generate(example.prompt, max_new_tokens=self.max_new_tokens),)
-
-    def score(self, example: Example, outputs: Sequence[Output]) -> Score:
-        text = str(outputs[0])
-        if reason := degeneration(text):
-            return Score(0.0, valid=False, note=reason)
-        return self.judge(text, example.facts)
 
 
 @lru_cache(maxsize=16)

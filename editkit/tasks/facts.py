@@ -11,12 +11,12 @@ The ids are fact and phrasing: a fact may be known from another phrasing. ``fact
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
-from editkit.degeneration import degeneration
-from editkit.task import Example, Generate, Output, Request, Score
+from editkit.task import Example, Score
+from editkit.tasks.asked import Asked
 
 QUESTIONS: dict[str, tuple[str, ...]] = {
     "capital": (
@@ -77,35 +77,17 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Facts:
-    """Common knowledge as a short answer."""
-
-    max_new_tokens: int = 16
-    name: str = "facts"
-    chance: float = 0.06
-    format: str = "generation"
-
-    def examples(self) -> Sequence[Example]:
-        return _examples()
-
-    def requests(self, example: Example) -> tuple[Request, ...]:
-        return (Generate(example.prompt, max_new_tokens=self.max_new_tokens),)
-
-    def score(self, example: Example, outputs: Sequence[Output]) -> Score:
-        text = str(outputs[0])
-        if reason := degeneration(text):
-            return Score(0.0, valid=False, note=reason)
-        answer = answered(text, example)
-        return Score(float(answer == example.facts["answer"]), note=answer)
+def judge(text: str, facts: Mapping[str, Any]) -> Score:
+    answer = answered(text, facts)
+    return Score(float(answer == facts["answer"]), note=answer)
 
 
-def answered(text: str, example: Example) -> str:
+def answered(text: str, facts: Mapping[str, Any]) -> str:
     """The first possible answer of the question's kind that ``text`` names, as the table spells it, or ""."""
-    spellings = {answer.lower(): answer for answer in ANSWERS[str(example.facts["kind"])].values()}
+    spellings = {answer.lower(): answer for answer in ANSWERS[str(facts["kind"])].values()}
     for answer in list(spellings.values()):
         spellings.update(dict.fromkeys(SYNONYMS.get(answer, ()), answer))
-    spellings.pop(str(example.facts["subject"]).lower(), None)  # the word asked about is no answer
+    spellings.pop(str(facts["subject"]).lower(), None)  # the word asked about is no answer
     named = (word for word in re.findall(r"[a-z]+", text.lower()) if word in spellings)
     return next((spellings[word] for word in named), "")
 
@@ -129,3 +111,7 @@ def _examples() -> tuple[Example, ...]:
 def sentence(text: str) -> str:
     """With a capital at the start, the rest untouched."""
     return text[:1].upper() + text[1:]
+
+
+FACTS = Asked("facts", _examples, judge, chance=0.06, max_new_tokens=16)
+"""Common knowledge as a short answer."""

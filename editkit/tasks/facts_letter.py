@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
-from editkit.degeneration import degeneration
-from editkit.task import Example, Generate, Output, Request, Score
+from editkit.task import Example, Score
+from editkit.tasks.asked import Asked
 from editkit.tasks.draw import sample
 from editkit.tasks.facts import ANSWERS, QUESTIONS, sentence
 
@@ -31,32 +31,9 @@ _DECLARED = re.compile(r"(?:answer|choice|option|letter)\b(?:\s+is)?\W{0,4}([A-D
 _ALONE = re.compile(r"(?<![A-Za-z'’])([A-D])(?![A-Za-z'’])")
 
 
-@dataclass(frozen=True)
-class FactsLetter:
-    """Four options, one letter.
-
-    Args:
-        draws: how many sets of options per question; more draws append nothing to the first two's ids.
-    """
-
-    draws: int = 2
-    max_new_tokens: int = 8
-    name: str = "facts-letter"
-    chance: float = 0.25
-    format: str = "choice-letter"
-
-    def examples(self) -> Sequence[Example]:
-        return _examples(self.draws)
-
-    def requests(self, example: Example) -> tuple[Request, ...]:
-        return (Generate(example.prompt, max_new_tokens=self.max_new_tokens),)
-
-    def score(self, example: Example, outputs: Sequence[Output]) -> Score:
-        text = str(outputs[0])
-        if reason := degeneration(text):
-            return Score(0.0, valid=False, note=reason)
-        letter = answered(text)
-        return Score(float(letter == example.facts["answer"]), note=letter)
+def judge(text: str, facts: Mapping[str, Any]) -> Score:
+    letter = answered(text)
+    return Score(float(letter == facts["answer"]), note=letter)
 
 
 def answered(text: str) -> str:
@@ -77,7 +54,8 @@ def answered(text: str) -> str:
 
 
 @lru_cache(maxsize=4)
-def _examples(draws: int) -> tuple[Example, ...]:
+def examples(draws: int = 2) -> tuple[Example, ...]:
+    """``draws`` sets of options per question; more draws change nothing of the first."""
     return tuple(
         _ask(kind, subject, number, draw)
         for kind, pairs in ANSWERS.items()
@@ -102,3 +80,7 @@ def _ask(kind: str, subject: str, number: int, draw: int) -> Example:
         cluster=f"{kind}-{number}",
         facts={"kind": kind, "subject": subject, "answer": LETTERS[place]},
     )
+
+
+FACTS_LETTER = Asked("facts-letter", examples, judge, chance=0.25, max_new_tokens=8, format="choice-letter")
+"""Four options, one letter."""

@@ -13,10 +13,12 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from editkit.task import Example, Score
-from editkit.tasks.draw import Drawn, pick, sample
+from editkit.tasks.asked import Asked
+from editkit.tasks.draw import distinct, pick, sample
 
 NAMES: tuple[str, ...] = ("Tom", "Ben", "Max", "Jack", "Leo", "Paul", "Sam", "Dan", "Tim", "Bob")
 KINDS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
@@ -70,5 +72,5 @@ def draw(rng: random.Random) -> Example:
     )
 
 
-RECALL = Drawn("recall", draw, judge, chance=0.12, max_new_tokens=16)
+RECALL = Asked("recall", partial(distinct, draw, 600, "recall"), judge, chance=0.12, max_new_tokens=16)
 """Two to four things told about a person, one asked for."""

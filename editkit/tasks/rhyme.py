@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
-from editkit.degeneration import degeneration
-from editkit.task import Example, Generate, Output, Request, Score
+from editkit.task import Example, Score
+from editkit.tasks.asked import Asked
 
 TEMPLATES: tuple[str, ...] = (
     "Give me a word that rhymes with {word}. Answer with the word only.",
@@ -56,28 +56,9 @@ _FRAME = (
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 
 
-@dataclass(frozen=True)
-class Rhyme:
-    """One rhyming word per prompt."""
-
-    max_new_tokens: int = 16
-    name: str = "rhyme"
-    chance: float = 0.0
-    format: str = "generation"
-
-    def examples(self) -> Sequence[Example]:
-        return _examples()
-
-    def requests(self, example: Example) -> tuple[Request, ...]:
-        return (Generate(example.prompt, max_new_tokens=self.max_new_tokens),)
-
-    def score(self, example: Example, outputs: Sequence[Output]) -> Score:
-        text = str(outputs[0])
-        if reason := degeneration(text):
-            return Score(0.0, valid=False, note=reason)
-        word = str(example.facts["word"])
-        answer = answered(text, word)
-        return Score(float(rhymes(answer, word)), note=answer)
+def judge(text: str, facts: Mapping[str, Any]) -> Score:
+    answer = answered(text, str(facts["word"]))
+    return Score(float(rhymes(answer, str(facts["word"]))), note=answer)
 
 
 def answered(text: str, word: str) -> str:
@@ -119,3 +100,7 @@ def _examples() -> tuple[Example, ...]:
         for word in family.split()
         for number, template in enumerate(TEMPLATES)
     )
+
+
+RHYME = Asked("rhyme", _examples, judge, max_new_tokens=16)
+"""One rhyming word per prompt."""

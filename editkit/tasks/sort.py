@@ -13,10 +13,12 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from editkit.task import Example, Score
-from editkit.tasks.draw import Drawn, pick, sample
+from editkit.tasks.asked import Asked
+from editkit.tasks.draw import distinct, pick, sample
 
 TEMPLATES: dict[str, tuple[str, ...]] = {
     "number-up": (
@@ -75,5 +77,5 @@ def draw(rng: random.Random) -> Example:
     )
 
 
-SORT = Drawn("sort", draw, judge, chance=0.1)
+SORT = Asked("sort", partial(distinct, draw, 600, "sort"), judge, chance=0.1)
 """Short lists, exact order."""
