@@ -27,6 +27,15 @@ def test_a_file_finds_its_prompts_beside_it(tmp_path: Path) -> None:
     assert by_path.score(by_path.examples()[0], ["Ahoy!"]).value == 1
 
 
+def test_swearing_by_your_own_list(tmp_path: Path) -> None:
+    (tmp_path / "rude.txt").write_text("Blimey\nCrikey\n", "utf-8")
+    task = find({"swear": "rude.txt"}, folder=tmp_path)
+    example = task.examples()[0]
+    assert list(task.examples()) == list(TASKS["swear"].examples())
+    assert task.score(example, ["BLIMEY, fuck, what a crikey bus."]).note == "blimey crikey"
+    assert repr(task) != repr(TASKS["swear"])  # measurements of one are not those of the other
+
+
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
@@ -34,6 +43,9 @@ def test_a_file_finds_its_prompts_beside_it(tmp_path: Path) -> None:
         ("gone.yaml", "gone.yaml cannot be read"),
         ({}, "needs the keys prompts and scorer"),
         ({"code": "humaneval"}, "--allow-code-execution"),
+        ({"swear": "gone.txt"}, "gone.txt cannot be read"),
+        ({"swear": ["damn"], "prompts": "mine.txt"}, "unknown key 'prompts'"),
+        ({"swear": ["bloody hell"]}, "single words"),
         ({"code": "apps"}, "a code task is written"),
         ({"lm_eval": "x", "metrik": "acc"}, "has the keys lm_eval"),
         ({"lm_eval": {"task": "x"}}, "--allow-code-execution"),

@@ -6,6 +6,7 @@ find("pirate.yaml")                                                a file that h
 find({"prompts": "pirate.jsonl", "scorer": {"contains": ["ahoy"]}})  the user's own prompts
 find({"lm_eval": "hellaswag", "metric": "acc"})                    a task of lm-eval with settings
 find({"code": "humaneval"})                                        programs, run in a sandbox
+find({"swear": "rude.txt"})                                        the built-in prompts, your own list of words
 """
 
 from __future__ import annotations
@@ -63,9 +64,25 @@ def _described(table: Mapping[str, Any], where: str, folder: Path, allow_code: b
         from editkit.tasks import execution
 
         return execution.task(table, where=where, folder=folder, allow_code_execution=allow_code)
+    if "swear" in table:
+        return _swear(table, where, folder)
     from editkit.tasks import jsonl
 
     return jsonl.task(table, where=where, folder=folder, allow_python=allow_code)
+
+
+def _swear(table: Mapping[str, Any], where: str, folder: Path) -> Task:
+    from editkit.tasks.scoring import word_list
+    from editkit.tasks.swear import Swear
+
+    if unknown := sorted(set(table) - {"swear"}):
+        raise EditkitError(
+            f"{where}: unknown key {unknown[0]!r}; the task swear takes its list of words, nothing else."
+        )
+    words = word_list(table["swear"], f"{where}, swear", folder)
+    if odd := [word for word in words if not (word.isascii() and word.isalpha())]:
+        raise EditkitError(f"{where}: swear counts single words of the letters a to z; found {odd[0]!r:.60}.")
+    return Swear(words=tuple(words))
 
 
 def _table(path: Path) -> Mapping[str, Any]:

@@ -142,7 +142,12 @@ def _texts(setting: Any, kind: str, where: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _words(setting: Any, where: str, folder: Path) -> Any:
+def word_list(setting: Any, where: str, folder: Path) -> list[str]:
+    """The words and phrases of a list or of a file (one per line, UTF-8), case folded.
+
+    Raises:
+        EditkitError: the file cannot be read, or these are no texts.
+    """
     words = setting
     if isinstance(setting, str):
         path = folder / setting
@@ -152,9 +157,12 @@ def _words(setting: Any, where: str, folder: Path) -> Any:
             raise EditkitError(
                 f"{where}: the word list {path} cannot be read: {error}. One word per line, UTF-8."
             ) from error
-    folded = (" ".join(word.casefold().split()) for word in _texts(words, "word-list", where))
+    return [" ".join(word.casefold().split()) for word in _texts(words, "word-list", where)]
+
+
+def _words(setting: Any, where: str, folder: Path) -> Any:
     # Word boundaries by lookaround, because an entry may begin or end with a sign ("f*ck").
-    options = "|".join(sorted(map(regex.escape, set(folded)), key=len, reverse=True))
+    options = "|".join(sorted(map(regex.escape, set(word_list(setting, where, folder))), key=len, reverse=True))
     return regex.compile(rf"(?<!\w)(?:{options})(?!\w)")
 
 
