@@ -1,15 +1,19 @@
 """How long a bake takes beside a plain copy of the same files, and how much memory it needs.
 
-    python benchmarks/bake.py --sizes 0.1 0.5 1 2 --folder /data/scratch > benchmarks/results/bake.md
+    python benchmarks/bake.py --sizes 0.1 0.5 1 2 4 8 --largest-load 2 --folder DIR > benchmarks/results/bake.md
 
 Each size is a random Llama checkpoint in shards of about 256 MB. In every round the arms run one after the other, each
-in a process of its own, on files that are in memory, with the disk drained in between; ratios are taken round by round.
-The copy is flushed to disk as a bake is: without that, a copy ends while its bytes are still in memory.
+in a process of its own, on files that are in memory, with the disk drained in between; the clock starts after the
+imports. ``bake`` is all that the command does with a local directory: read its headers, hash it, copy it, compare the
+copy, flush it, write the record. ``hashes known`` is the same where the base was hashed before, as in a removal, which
+names its base at the start. A bake flushes what it writes, so it is set against a copy that does so too; a plain copy,
+which ends while its bytes are still in memory, stands beside it.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import platform
@@ -38,8 +42,10 @@ ARMS = {
         "import shutil, os\nos.mkdir(out)\nfor p in sorted(base.iterdir()):\n"
         "    shutil.copyfile(p, out / p.name)\n    with open(out / p.name, 'rb') as f: os.fsync(f.fileno())"
     ),
-    "bake": "checkpoint.write(edit, source, out)",
-    "bake --link": "checkpoint.write(edit, source, out, link=True)",
+    "bake": "bake(resolve(base, identify=False))",
+    "bake --link": "bake(resolve(base, identify=False), link=True)",
+    "bake, hashes known": "bake(known)",
+    "bake --link, hashes known": "bake(known, link=True)",
     "load, zero, save": (
         "from transformers import AutoModelForCausalLM\n"
         "model = AutoModelForCausalLM.from_pretrained(base)\n"
@@ -54,11 +60,11 @@ base, out = Path(sys.argv[1]), Path(sys.argv[2])
 if sys.argv[3].startswith("bake"):
     from editkit.edit import Base, Edit
     from editkit.export import checkpoint
-    from editkit.source import Source
+    from editkit.source import Source, resolve
     from editkit.units import Head
-    known = json.loads(sys.argv[4])
-    source = Source(base, Base("benchmark", "sha256:known"), digests=known)
-    edit = Edit(source.base, frozenset({Head(0, 0), Head(0, 5)}))
+    known = Source(base, Base("benchmark", "sha256:known"), digests=json.loads(sys.argv[4]))
+    def bake(source, **options):
+        checkpoint.write(Edit(source.base, frozenset({Head(0, 0), Head(0, 5)})), source, out, **options)
 began, worked = time.perf_counter(), time.process_time()
 """
 REPORT = """
@@ -93,13 +99,17 @@ def measure(size: float, rounds: int, folder: Path, largest_load: float) -> list
 
 
 def row(arm: str, size: float, shards: int, taken: dict[str, list[list[float]]]) -> dict[str, object]:
-    ratios = [one[0] / other[0] for one, other in zip(taken[arm], taken["copy, flushed"], strict=True)]
+    copies = taken["copy, flushed"]
+    ratios = [one[0] / other[0] for one, other in zip(taken[arm], copies, strict=True)]
+    fastest = min(part[0] for part in taken[arm])
     return {
         "GB": f"{size:.2f}",
         "shards": shards,
         "arm": arm,
         "seconds": f"{statistics.median(part[0] for part in taken[arm]):.2f}",
+        "fastest": f"{fastest:.2f}",
         "x copy": f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
+        "fastest x fastest": f"{fastest / min(part[0] for part in copies):.2f}",
         "CPU seconds": f"{statistics.median(part[2] for part in taken[arm]):.2f}",
         "peak MB": f"{max(part[1] for part in taken[arm]):.0f}",
     }
@@ -115,6 +125,16 @@ def run(arm: str, base: Path, out: Path, known: dict[str, str]) -> list[float]:
     shutil.rmtree(out)
     os.sync()
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def hashing() -> float:
+    """Gigabytes that one core hashes in a second, at best."""
+    block, taken = os.urandom(1 << 26), []
+    for _ in range(5):
+        began = time.perf_counter()
+        hashlib.sha256(block).digest()
+        taken.append(time.perf_counter() - began)
+    return len(block) / min(taken) / 1e9
 
 
 def generate(directory: Path, size: float) -> dict[str, str]:
@@ -184,7 +204,10 @@ def machine() -> str:
         f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores ({platform.machine()}), {memory:.0f} GB of memory, "
         f"{platform.system()} {platform.release().split('-')[0]}, Python {platform.python_version()}. "
         "Load average at the end: " + f"{os.getloadavg()[1]:.1f} (over five minutes). "
-        "`x copy` is the ratio to the flushed copy of the same round: median (smallest to largest)."
+        "`x copy` is the ratio to the flushed copy of the same round: median (smallest to largest); "
+        "`fastest x fastest` sets the quickest round of each against each other. sha256 runs at "
+        f"{hashing():.1f} GB/s on one core, whatever the disk does.\n\n"
+        "The edit removes two heads of the first layer, so one shard changes; that shard is hashed before and after."
     )
 
 

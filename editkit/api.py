@@ -104,7 +104,7 @@ def bake(
     if isinstance(heads, str | Path):
         edit, source = _edit_at(Path(heads), base, revision)
     else:
-        source = base if isinstance(base, Source) else resolve(base, revision)
+        source = base if isinstance(base, Source) else resolve(base, revision, identify=format != "checkpoint")
         edit = Edit(source.base, frozenset(heads))
     options = {"checkpoint": {"link": link}, "lora": {"allow_large_rank": allow_large_rank}}.get(format, {})
     return EXPORTS[format](edit, source, Path(out), **options)

@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from editkit import convert
@@ -56,12 +56,14 @@ class Source:
     converted: tuple[str, ...] = ()
 
 
-def resolve(model: str | Path | None, revision: str | None = None) -> Source:
+def resolve(model: str | Path | None, revision: str | None = None, *, identify: bool = True) -> Source:
     """Find the checkpoint that ``model`` names; download it if it is on the Hub and not here yet.
 
     Args:
         model: a local directory, a Hub id (``owner/name`` or ``hf://owner/name``), or None for the bundled model.
         revision: a Hub commit, branch or tag; for a local directory the ``sha256:`` it is expected to have.
+        identify: False leaves the revision of a local directory open, if none is expected: then its weights are not
+            hashed here, and ``identified`` names them once somebody has read them anyway.
 
     Raises:
         EditkitError: for an unknown model, missing weights, an adapter, a gated model, no network.
@@ -69,16 +71,27 @@ def resolve(model: str | Path | None, revision: str | None = None) -> Source:
     if model is None or (str(model) == BUNDLED and not Path(BUNDLED).is_dir()):
         from editkit import organism
 
-        return _local(Path(organism.path()), BUNDLED, revision, bundled=True)
+        return _local(Path(organism.path()), BUNDLED, revision, bundled=True, identify=identify)
     name = str(model)
     if Path(name).expanduser().is_dir():
-        return _local(Path(name).expanduser(), name, revision, bundled=False)
+        return _local(Path(name).expanduser(), name, revision, bundled=False, identify=identify)
     name = name.removeprefix("hf://")
     if _HUB_ID.fullmatch(name) is None or ".." in name or "--" in name:
         raise EditkitError(
             f"{printable(str(model))}: no such directory, and not a Hub id like owner/name. Check the spelling."
         )
     return _from_hub(name, revision)
+
+
+def identified(source: Source, digests: Mapping[str, str]) -> Source:
+    """The source with its revision, which for a local directory is the digest of its weights.
+
+    Args:
+        digests: sha256 of each weights file.
+    """
+    if source.base.revision is not None:
+        return source
+    return replace(source, base=Base(source.base.model, weights_digest(digests)), digests=dict(digests))
 
 
 def check_name(name: str) -> None:
@@ -100,7 +113,7 @@ def weights_digest(digests: Mapping[str, str]) -> str:
     return "sha256:" + hashlib.sha256(lines.encode()).hexdigest()
 
 
-def _local(directory: Path, name: str, revision: str | None, *, bundled: bool) -> Source:
+def _local(directory: Path, name: str, revision: str | None, *, bundled: bool, identify: bool) -> Source:
     cached = _SNAPSHOT.search(directory.resolve().as_posix())
     if cached is not None:
         owner, repository, commit = cached.groups()
@@ -110,6 +123,8 @@ def _local(directory: Path, name: str, revision: str | None, *, bundled: bool) -
         check_name(name)
     _check_config(directory)
     files = weight_files(directory)
+    if not (identify or revision or files[0].endswith(".bin")):
+        return Source(directory, Base(name, None), bundled)
     digests = {file: digest_of(inside(directory, file)) for file in files}
     found = weights_digest(digests)
     _check_revision(name, found, revision)

@@ -15,6 +15,7 @@ import re
 import shutil
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from editkit.errors import EditkitError
@@ -114,10 +115,11 @@ def _is_alive(process: int) -> bool:
 
 
 def _flush_all(directory: Path) -> None:
-    for folder, _, files in os.walk(directory):
-        for name in files:
-            flush(Path(folder) / name)
-        flush(Path(folder))
+    """Files side by side, so that the file system commits many at once; then the folders that name them."""
+    with ThreadPoolExecutor(8) as pool:
+        folders = [Path(folder) for folder, _, _ in os.walk(directory)]
+        list(pool.map(flush, [path for folder in folders for path in folder.iterdir() if path.is_file()]))
+        list(pool.map(flush, folders))
 
 
 def flush(path: Path) -> None:

@@ -11,6 +11,7 @@ adapter), and what it hashed to. The way back is checked against those hashes be
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,6 @@ from editkit.errors import IntegrityError
 from editkit.files import digest_of, inside, is_relative_name, printable
 from editkit.headers import TensorInfo
 from editkit.staging import beside, check_free
-from editkit.weights import patch
 from editkit.weights.packing import key_of, pack, packed_slice, read_runs
 from editkit.weights.slices import Runs, Slice, runs_of
 
@@ -120,7 +120,7 @@ def undo(out: Path, directory: Path) -> Path:
         for name, kept in sorted(record.files.items()):
             place = target / name
             place.parent.mkdir(parents=True, exist_ok=True)
-            patch.copy(inside(origin, kept.at or name), place)
+            shutil.copyfile(inside(origin, kept.at or name), place)
             _put_back(record, kept.at or name, place)
             if digest_of(place) != kept.sha256:
                 wrong.append(name)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -184,17 +184,14 @@ def test_a_stage_takes_evidence_and_vanishes_on_an_error(tmp_path: Path) -> None
 
 def test_a_base_that_changes_while_it_is_copied_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = resolve(checkpoints.write(tmp_path / "base"))
-    honest = checkpoint.patch.copy
+    honest = checkpoint.patch._transfer
 
-    def torn(base: Path, out: Path, *args: object, **options: object) -> object:
-        digests = honest(base, out, *args, **options)  # type: ignore[arg-type]
-        if out.name == "model.safetensors":
-            raw = bytearray(out.read_bytes())
-            raw[-1] ^= 1
-            out.write_bytes(raw)
-        return digests
+    def torn(source: int, target: int, place: int, end: int, runs: Sequence[Runs]) -> None:
+        honest(source, target, place, end, runs)
+        if runs:
+            os.pwrite(target, b"\xff", end - 1)
 
-    monkeypatch.setattr(checkpoint.patch, "copy", torn)
+    monkeypatch.setattr(checkpoint.patch, "_transfer", torn)
     with pytest.raises(IntegrityError, match="reopened"):
         checkpoint.write(edit_of(source), source, tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base"]

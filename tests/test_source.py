@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,20 @@ def test_a_local_directory_is_known_by_its_weights(tmp_path: Path) -> None:
         resolve(base, source.base.revision)
     with pytest.raises(UsageError, match="no revision"):
         resolve(base, "main")
+
+
+def test_a_local_directory_may_be_identified_by_the_copying(tmp_path: Path) -> None:
+    base = checkpoints.write(tmp_path / "base", shards=3)
+    known, open_ = resolve(base), resolve(base, identify=False)
+    assert open_.base == Base(str(base), None) and not open_.digests
+    assert resolve(base, known.base.revision, identify=False).base == known.base, "what is expected is checked"
+    written = []
+    for place, (source, link) in enumerate(product((known, open_), (False, True))):
+        out = tmp_path / f"out-{place}"
+        checkpoint.write(Edit(source.base, frozenset({Head(0, 1)})), source, out, link=link)
+        assert verify(out, known).against_base
+        written.append(checkpoints.files(out))
+    assert all(found == written[0] for found in written), "the same bytes, revision and hashes too"
 
 
 def test_a_hub_model_is_found_in_the_cache_without_a_network(cache: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ from editkit.export.plain import plain_card
 from editkit.files import digest_of, inside, printable
 from editkit.headers import Headers, TensorInfo
 from editkit.manifest import Edited, Manifest
-from editkit.source import Source, check_name
-from editkit.staging import beside, check_free, existing, flush
+from editkit.source import Source, check_name, identified
+from editkit.staging import beside, check_free, existing
 from editkit.undo import Kept
 from editkit.weights import patch
 from editkit.weights.packing import read_tensor
@@ -82,6 +82,7 @@ def stage(
 ) -> Iterator[Written]:
     """The same with room for evidence: yields the finished checkpoint in a directory beside ``out``.
 
+    A base whose revision was left open gets it here, from the hashes that copying takes.
     The caller may load it, measure it, and add ``README.md`` and files in ``editkit/``. On a clean exit the manifest is
     written over everything and the directory becomes ``out``; on an error it vanishes.
     """
@@ -92,22 +93,24 @@ def stage(
     check_free(out, needed=_needed(base.directory, plan, link))
     with beside(out) as directory:
         digests = _copy(base, plan, directory, link=link)
+        base = identified(base, {name: digests[plan.contents.copied[name]].before for name in plan.headers.files})
+        edit = Edit(base.base, plan.edit.units)
         edited = edited_tensors(base.directory, directory, plan.slices)
         files = {
-            name: Kept(at, digests[at].before or digests[at].after, (directory / at).stat().st_size)
+            name: Kept(at, digests[at].before, (directory / at).stat().st_size)
             for name, at in plan.contents.copied.items()
         }
         left_out = [asdict(row) for row in plan.contents.left_out]
         undo.save(directory, base, plan.slices, files, left_out)
-        (directory / "editkit" / "edit.json").write_text(plan.edit.to_json(), encoding="utf-8", newline="\n")
+        (directory / "editkit" / "edit.json").write_text(edit.to_json(), encoding="utf-8", newline="\n")
         stamps = {at: _stamp(directory / at) for at in digests}
         yield Written(directory, "checkpoint", edited, plan.contents.left_out, _notes(base, plan.contents))
         changed = sorted(at for at, stamp in stamps.items() if _stamp(directory / at) != stamp)
         if changed:
             raise IntegrityError(f"{', '.join(changed)}: changed after the checkpoint was written and checked.")
         if not (directory / "README.md").exists():
-            (directory / "README.md").write_text(plain_card(plan.edit, base, "checkpoint"), encoding="utf-8")
-        record = Manifest("checkpoint", plan.edit.base, {}, edited, tuple(left_out), {}, seeds or {}, recipe)
+            (directory / "README.md").write_text(plain_card(edit, base, "checkpoint"), encoding="utf-8")
+        record = Manifest("checkpoint", edit.base, {}, edited, tuple(left_out), {}, seeds or {}, recipe)
         manifest.write(directory, record, known={at: digest.after for at, digest in digests.items()})
 
 
@@ -196,35 +199,36 @@ def _needed(base: Path, plan: Plan, link: bool) -> int:
     return sum(inside(base, name).stat().st_size for name in plan.contents.copied.keys() - linked) + slices
 
 
-def _copy(base: Source, plan: Plan, directory: Path, *, link: bool) -> dict[str, patch.Digests]:
-    """Copy every file; while the next is copied, flush this one to disk and compare it with the base (still in memory).
+def _copy(base: Source, plan: Plan, directory: Path, *, link: bool) -> dict[str, patch.Copied]:
+    """Copy or link every file; each is hashed, compared with the base and flushed while the next is on its way.
 
     Returns the digests by name in OUT.
     """
-    digests: dict[str, patch.Digests] = {}
-    with ThreadPoolExecutor(1) as flusher, ThreadPoolExecutor(1) as checker:
-        behind = []
+    coming: dict[str, Future[patch.Copied]] = {}
+    with patch.Crew() as crew:
         for name, at in plan.contents.copied.items():
             real, target = inside(base.directory, name), directory / at
             target.parent.mkdir(parents=True, exist_ok=True)
             known, runs = base.digests.get(name), plan.runs.get(name, ())
             if link and not runs and name in plan.headers.files and patch.link(real, target):
-                digests[at] = patch.Digests(None, known or digest_of(target))
-                continue
-            digests[at] = patch.copy(real, target, runs, known=known)
-            behind += [flusher.submit(flush, target), checker.submit(_compare, plan, name, real, target)]
-        for future in behind:
-            future.result()
-    return digests
+                pool = crew.hashing if len(coming) % 2 else crew.rehashing
+                coming[at] = crew.submit(pool, _linked, target, known)
+            else:
+                coming[at] = patch.copy(real, target, runs, crew, known=known)
+        crew.finish()
+    copied = {at: future.result() for at, future in coming.items()}
+    for name, at in plan.contents.copied.items():
+        for place in copied[at].differing[:1]:
+            raise IntegrityError(
+                f"{name}: reopened, it is not what was written ({_tensor_at(plan.headers, name, place)} differs). "
+                "The disk or the base changed while it was copied; nothing was kept."
+            )
+    return copied
 
 
-def _compare(plan: Plan, name: str, real: Path, target: Path) -> None:
-    places = patch.differences(real, target, plan.runs.get(name, ()))
-    if places:
-        raise IntegrityError(
-            f"{name}: reopened, it is not what was written ({_tensor_at(plan.headers, name, places[0])} differs). "
-            "The disk or the base changed while it was copied; nothing was kept."
-        )
+def _linked(target: Path, known: str | None) -> patch.Copied:
+    digest = known or digest_of(target)
+    return patch.Copied(digest, digest)
 
 
 def _tensor_at(found: Headers, file: str, place: int) -> str:

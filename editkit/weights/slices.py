@@ -90,13 +90,23 @@ def zero(buffer: np.ndarray, place: int, runs: Iterable[Runs]) -> bool:
     """Zero what the runs cover of a window of a file (uint8, from byte ``place`` of the file on). True if any."""
     touched = False
     for run in runs:
-        low = max(0, (place - run.first - run.length) // run.stride + 1)
-        high = min(run.count - 1, (place + len(buffer) - 1 - run.first) // run.stride)
-        for number in range(low, high + 1):
+        for number in _numbers(run, place, len(buffer)):
             begin = run.first + number * run.stride - place
             buffer[max(begin, 0) : begin + run.length] = 0
-        touched = touched or low <= high
+            touched = True
     return touched
+
+
+def touches(place: int, length: int, runs: Iterable[Runs]) -> bool:
+    """Whether the runs cover anything of a window of a file."""
+    return any(_numbers(run, place, length) for run in runs)
+
+
+def _numbers(run: Runs, place: int, length: int) -> range:
+    """Which of the runs lie in a window, in part or whole."""
+    low = max(0, (place - run.first - run.length) // run.stride + 1)
+    high = min(run.count - 1, (place + length - 1 - run.first) // run.stride)
+    return range(low, high + 1)
 
 
 def zero_in_place(path: Path, runs: Iterable[Runs]) -> None:
