@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from editkit.errors import EditkitError
 from editkit.loading import load
 from editkit.model import Budget, LanguageModel
 from editkit.task import Generate, Likelihood, Loglikelihood, Output, Request
@@ -106,14 +109,55 @@ def test_generation_is_greedy_decoding_by_hand(model: LanguageModel) -> None:
     assert text == model.tokenizer.decode(ids[start:], skip_special_tokens=True)
 
 
-def test_running_out_of_memory_halves_the_batch_and_loses_nothing(model: LanguageModel, monkeypatch) -> None:
+SHORT_OF_MEMORY = """
+import resource
+from dataclasses import replace
+import torch
+from editkit.errors import EditkitError
+from editkit.loading import load
+from editkit.model import Budget
+from editkit.task import Loglikelihood
+
+torch.set_num_threads(1)
+model = load(dtype="float32")
+requests = [Loglikelihood(f"{number} " + "What is 23 plus 45? " * 16, f" {number}") for number in range(120)]
+plain = replace(model, budget=Budget(4_000)).answer(requests, None)
+status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
+used = int(status["VmSize"].split()[0]) * 1024
+resource.setrlimit(resource.RLIMIT_AS, (used + 12 * 2**20, used + 12 * 2**20))
+tight = replace(model, budget=Budget(10**7))
+answers = tight.answer(requests, None)
+assert max(abs(one.logprob - other.logprob) for one, other in zip(plain, answers)) < 1e-4
+print(tight.budget.tokens)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by Linux's own means")
+def test_running_out_of_memory_for_real_halves_the_batch_and_loses_nothing() -> None:
+    """The process may take 12 MiB more than it has; one batch of all rows would take several times that."""
+    done = subprocess.run([sys.executable, "-c", SHORT_OF_MEMORY], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert 0 < int(done.stdout) < 10**7, "memory did run out"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes."),
+        RuntimeError("MPS backend out of memory"),
+        MemoryError(),
+    ],
+    ids=["cuda", "cpu", "mps", "python"],
+)
+def test_every_way_of_running_out_halves_the_batch(model: LanguageModel, error: Exception, monkeypatch) -> None:
     whole = model.answer(REQUESTS, None)
     run, sizes = LanguageModel._run, []
 
     def small(self, batch, *rest):
         sizes.append(len(batch.places))
         if len(batch.places) > 2:
-            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes.")
+            raise error
         return run(self, batch, *rest)
 
     monkeypatch.setattr(LanguageModel, "_run", small)
@@ -121,6 +165,23 @@ def test_running_out_of_memory_halves_the_batch_and_loses_nothing(model: Languag
     _same(whole, tight.answer(REQUESTS, None))
     assert max(sizes) > 2
     assert tight.budget.tokens < 10**6
+
+
+def test_a_single_request_that_does_not_fit_says_what_to_do_and_other_errors_are_not_swallowed(
+    model: LanguageModel, monkeypatch
+) -> None:
+    def always(error: Exception):
+        def run(self, batch, *rest):
+            raise error
+
+        monkeypatch.setattr(LanguageModel, "_run", run)
+
+    always(RuntimeError("CUDA out of memory."))
+    with pytest.raises(EditkitError, match=r"single request of \d+ tokens.*bfloat16"):
+        model.answer(REQUESTS, None)
+    always(RuntimeError("The size of tensor a must match"))
+    with pytest.raises(RuntimeError, match="must match"):
+        model.answer(REQUESTS, None)
 
 
 def test_what_arrives_is_everything_once(model: LanguageModel) -> None:
@@ -144,3 +205,22 @@ def test_public_knocked_out_reaches_generate(model: LanguageModel) -> None:
         with editkit.knocked_out(model, model.architecture.heads):
             assert model.generate([PROMPTS[0]], max_new_tokens=8) != before
     assert model.generate([PROMPTS[0]], max_new_tokens=8) == before
+
+
+@pytest.mark.parametrize("where", ["cpu", "disk"])
+def test_hooks_compose_with_dispatch(where: str, tmp_path) -> None:
+    """Layers spread by accelerate, some of them held on disk and fetched as they run: the same answers."""
+    from accelerate import dispatch_model
+
+    plain, spread = load(dtype="float32"), load(dtype="float32")
+    layers = plain.architecture.layers
+    places = {f"model.layers.{layer}": where if layer % 2 else "cpu" for layer in range(layers)}
+    places |= dict.fromkeys(("model.embed_tokens", "model.norm", "model.rotary_emb", "lm_head"), "cpu")
+    dispatch_model(spread.network, places, main_device="cpu", offload_dir=str(tmp_path), force_hooks=True)
+    held = sum(weight.device.type == "meta" for weight in spread.network.parameters())
+    assert (held > 0) == (where == "disk")
+    masks = _masks(plain, len(REQUESTS))
+    _same(plain.answer(REQUESTS, masks), spread.answer(REQUESTS, masks))
+    heads = np.eye(len(plain.architecture.heads), dtype=bool)
+    single = [REQUESTS[3]] * len(heads)
+    _same(plain.answer(single, heads), spread.answer(single, heads))
