@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from editkit import api, architecture, headers, manifest
 from editkit.architecture import Architecture
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError, UsageError
 from editkit.export import EXPORTS, checkpoint, delta, lora
+from editkit.knockout import knocked_out
 from editkit.source import Source, resolve
 from editkit.undo import undo
 from editkit.units import Head
@@ -164,6 +166,67 @@ def test_a_bfloat16_adapter_is_measured_and_says_what_a_server_needs(tmp_path: P
     config = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
     assert config["r"] == config["lora_alpha"] == 16
     assert config["rank_pattern"] == config["alpha_pattern"] == {"model.layers.0.self_attn.o_proj": 8}
+
+
+def test_fp8_weights_are_zeroed_by_bytes_and_dequantize_to_the_zeroed_model(tmp_path: Path) -> None:
+    """Blocks of 32 x 32 with scales, as published fp8 checkpoints; transformers dequantizes them where no GPU is."""
+    base = fp8(tmp_path / "base")
+    source = resolve(base)
+    units = frozenset({Head(0, 1), Head(1, 0), Head(1, 3)})
+    checkpoint.write(Edit(source.base, units), source, tmp_path / "out")
+    assert verify(tmp_path / "out", source).tensors == 2
+    before, after = load_file(base / "model.safetensors"), load_file(tmp_path / "out" / "model.safetensors")
+    differing = {
+        name for name in before if not torch.equal(before[name].view(torch.uint8), after[name].view(torch.uint8))
+    }
+    assert differing == {f"model.layers.{layer}.self_attn.o_proj.weight" for layer in (0, 1)}, "no scale is touched"
+    for unit in units:
+        columns = slice(unit.index * 32, (unit.index + 1) * 32)
+        stored = [each[f"model.layers.{unit.layer}.self_attn.o_proj.weight"] for each in (before, after)]
+        assert stored[0].dtype == stored[1].dtype == torch.float8_e4m3fn
+        assert stored[0].view(torch.uint8)[:, columns].any() and not stored[1].view(torch.uint8)[:, columns].any()
+    live, baked = dequantized(base), dequantized(tmp_path / "out")
+    plain = logits(live)
+    found = architecture.from_model(live)
+    with knocked_out(live, found, units):
+        hooked = logits(live)
+    zeroed = zero_live(live, found, units)
+    assert torch.equal(logits(baked), zeroed) and torch.equal(hooked, zeroed) and not torch.equal(plain, zeroed)
+    with pytest.raises(EditkitError, match="stored as F8_E4M3"):
+        lora.write(Edit(source.base, units), source, tmp_path / "lora")
+    undo(tmp_path / "out", tmp_path / "back")
+    assert_same_files(base, tmp_path / "back")
+
+
+def fp8(directory: Path) -> Path:
+    """A Llama whose linear maps are float8_e4m3fn with a scale per block."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32}
+    config = LlamaConfig(**sizes, num_hidden_layers=2, intermediate_size=128, vocab_size=96)
+    tensors: dict[str, torch.Tensor] = {}
+    for name, weight in LlamaForCausalLM(config).state_dict().items():
+        tensors[name] = weight.clone()
+        if name.endswith("_proj.weight"):
+            rows, columns = weight.shape
+            blocks = torch.randn(rows // 32, 32, columns // 32, 32, generator=torch.Generator().manual_seed(0))
+            scales = blocks.abs().amax((1, 3)) / 448
+            tensors[name] = (blocks / scales[:, None, :, None]).reshape(rows, columns).to(torch.float8_e4m3fn)
+            tensors[f"{name}_scale_inv"] = scales * 0.1
+    config.architectures = ["LlamaForCausalLM"]
+    config.save_pretrained(directory)
+    path = directory / "config.json"
+    quantization = {"quant_method": "fp8", "weight_block_size": [32, 32], "activation_scheme": "dynamic"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"quantization_config": quantization}))
+    save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
+    return directory
+
+
+def dequantized(directory: Path) -> Any:
+    from transformers import AutoModelForCausalLM, FineGrainedFP8Config
+
+    config = FineGrainedFP8Config(weight_block_size=(32, 32), dequantize=True)
+    return AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, quantization_config=config).eval()
 
 
 def test_a_rank_that_vllm_cannot_serve_is_refused_unless_asked_for(tmp_path: Path) -> None:
