@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from editkit.edit import Edit
 from editkit.errors import EditkitError
 from editkit.export import checkpoint
+from editkit.inspection import inspect
 from editkit.source import resolve
 from editkit.staging import check_free
 from editkit.units import Head
@@ -64,6 +66,23 @@ def test_each_case_ends_in_one_clear_error(name: str, place: Path) -> None:
     message = str(caught.value)
     assert 20 < len(message) < 1500 and message.replace("\n", "").isprintable(), message
     assert present(place) == before, "nothing was left"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_look_at_each_case_ends_in_facts_or_one_clear_error(name: str, place: Path) -> None:
+    base = checkpoints.write(place / "models--x--y" / "snapshots" / "base")
+    CASES[name](base)
+    before = present(place)
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(60)
+    try:
+        text = json.dumps(inspect(base).to_dict())
+    except EditkitError as error:
+        text = str(error)
+    finally:
+        signal.alarm(0)
+    assert len(text) < 5000 and text.replace("\n", "").isprintable()
+    assert present(place) == before
 
 
 def present(place: Path) -> list[str]:
