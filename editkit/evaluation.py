@@ -155,10 +155,10 @@ def judge(
     targets = [row for row in rows if row.role == "target"]
     retained = [row for row in rows if row.role == "retain"]
     goal = [_goal(row, criteria) for row in targets]
-    goal += [] if null is None else [_specific(null)]
-    goal += [_steady(noise, criteria)] if noise else []
     if not targets:
         goal = [(False, "No target task was measured, so no removal can be claimed.")]
+    goal += [] if null is None else [_specific(null)]
+    goal += [_steady(noise, criteria)] if noise else []
     damage = [_damage(row, criteria, len(retained)) for row in retained]
     if retained:
         damage.append(_mean_damage(retained, criteria))
@@ -199,8 +199,9 @@ def _steady(noise: Sequence[Row], criteria: Criteria) -> tuple[bool, str]:
     """A/A: what changes when nothing was changed. More than a damage budget for sure, and no change means anything."""
     row = max(noise, key=lambda row: abs(row.delta.mean))
     text = f"Noise floor: measured twice, the unedited model changed by at most {_change(row.delta)} ({row.task})"
-    moved = [row for row in noise if abs(row.delta.mean) > criteria.damage_each and row.p * len(noise) <= 0.05]
-    if moved:
+    wider = _normal(1 - 0.025 / len(noise)) / _normal(0.975)
+    limits = [max(criteria.damage_each, wider * (row.delta.high - row.delta.low) / 2) for row in noise]
+    if any(abs(row.delta.mean) > limit for row, limit in zip(noise, limits, strict=True)):
         return False, f"{text}: this measurement is not steady enough to show anything."
     return True, f"{text}."
 

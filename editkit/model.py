@@ -248,7 +248,8 @@ class LanguageModel:
         texts = {id(row): row for row in rows}
         sharing = self.blocks is not None and shared > 0 and len(texts) < len(rows)
         skip = prefix.length if prefix else 0
-        kept = [(context + continuation)[skip:] for context, continuation in (texts.values() if sharing else rows)]
+        # A continuation's last token is predicted, not read: with it the longest texts would be one token too long.
+        kept = [(context + continuation[:-1])[skip:] for context, continuation in (texts.values() if sharing else rows)]
         width = max(map(len, kept))
         ids = torch.tensor([row + [pad] * (width - len(row)) for row in kept], device=self.device)
         place_of = {text: place for place, text in enumerate(texts)}

@@ -27,6 +27,8 @@ from editkit.tasks.find import find
 TEMPLATE_TOKENS = 12
 """What a chat template adds to a prompt, about."""
 CHARACTERS_PER_TOKEN = 3.5
+USUAL_ANSWER = 24
+"""Tokens of a generated answer that is allowed more, about."""
 WIDTHS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 EFFICIENCY = 0.35
 """The share of a plain matrix product's speed that forward passes reach."""
@@ -122,18 +124,25 @@ def evaluations(method: str, heads: int, recipe: Recipe, retained: int) -> float
     return 1 + search + aside
 
 
-def _tokens(task: Task) -> float:
-    """Tokens of one example, prompt and answer, by the length of its text."""
-    total = 0.0
+def length(task: Task) -> tuple[float, float, float]:
+    """Tokens of a request's prompt, of its answer, and requests per example, by the length of their texts."""
+    prompt = answer = count = 0.0
     examples = examples_of(task, "locate", limit=20)
     for example in examples:
         for request in task.requests(example):
-            total += len(request.prompt) / CHARACTERS_PER_TOKEN + TEMPLATE_TOKENS
+            count += 1
+            prompt += len(request.prompt) / CHARACTERS_PER_TOKEN + TEMPLATE_TOKENS
             if isinstance(request, Generate):
-                total += min(request.max_new_tokens, 24)
+                answer += min(request.max_new_tokens, USUAL_ANSWER)
             elif isinstance(request, Loglikelihood):
-                total += len(request.continuation) / CHARACTERS_PER_TOKEN
-    return total / max(1, len(examples))
+                answer += len(request.continuation) / CHARACTERS_PER_TOKEN
+    return prompt / max(1, count), answer / max(1, count), count / max(1, len(examples))
+
+
+def _tokens(task: Task) -> float:
+    """Tokens of one example, prompts and answers."""
+    prompt, answer, requests = length(task)
+    return requests * (prompt + answer)
 
 
 def _memory(found: Inspection) -> int:

@@ -3,31 +3,52 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from editkit.cli.commands import note, placing, work
+
+if TYPE_CHECKING:
+    from editkit.study import Study
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="F", help="Write the tables here too.")
 @click.option("--allow-code-execution", "allow_code", is_flag=True, help="Run code the model writes, in a sandbox.")
+@click.option("--plan", "planned", is_flag=True, help="Say what it will cost on a GPU; load and download nothing.")
+@click.option("--gpu", default="h100", show_default=True, metavar="G", help="With --plan: h100, a100 or rtx4090.")
 @placing
 @work
-def study(file: Path, out: Path | None, work: Path | None, **options: Any) -> None:
+def study(file: Path, out: Path | None, work: Path | None, planned: bool, gpu: str, **options: Any) -> None:
     """Measure a grid and print its tables, the published figures beside.
 
     The same command goes on where it stopped. Studies of the paper are in recipes/paper.
     """
+    from editkit import study as studies
+
+    wanted = studies.read(file)
+    text = _predicted(wanted, file, gpu) if planned else _measured(wanted, file, work, options)
+    if out is not None:
+        out.write_text(text, "utf-8")
+    click.echo(text, nl=False)
+
+
+def _predicted(wanted: Study, file: Path, gpu: str) -> str:
+    from editkit.render import study_plan as render
+    from editkit.study_plan import plan
+
+    return render.table(plan(wanted, gpu=gpu, folder=file.parent))
+
+
+def _measured(wanted: Study, file: Path, work: Path | None, options: dict[str, Any]) -> str:
     from editkit import study as studies
     from editkit.laboratory import Laboratory
     from editkit.render import study as render
     from editkit.render import terminal
     from editkit.work import cache
 
-    wanted = studies.read(file)
     folder = work or cache() / "studies" / wanted.study
     bench = Laboratory(folder, file.parent, stages=terminal.stages(), **options)
 
@@ -36,7 +57,4 @@ def study(file: Path, out: Path | None, work: Path | None, **options: Any) -> No
         note(f"{place}/{total}: {cell.model}, {name}, {cell.method}, {cell.heads} heads, seed {cell.seed}")
 
     results = list(studies.run(wanted, work=folder, locate=bench.locate, assess=bench.assess, told=told))
-    text = render.tables(wanted, results, render.published())
-    if out is not None:
-        out.write_text(text, "utf-8")
-    click.echo(text, nl=False)
+    return render.tables(wanted, results, render.published())
