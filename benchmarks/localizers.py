@@ -1,12 +1,9 @@
-"""Quality against cost: every localizer on planted worlds with 512 and 1024 heads and effects like the paper's.
+"""Quality against cost: every localizer on planted worlds, on the organism, and beside the paper's own algorithm.
 
-    python -m benchmarks.localizers            # writes benchmarks/results/localizers.md; a few minutes on one core
+    python -m benchmarks.localizers                      # benchmarks/results/localizers*.md
+    python -m benchmarks.localizers --only organism      # one of the three parts
 
-A world has 100 examples, five needed heads of margin effects .80 .45 .35 .28 .22 (the first alone takes the accuracy
-from 78 % to about 50 %, as on GSM8K in the paper), three universal heads, a heavy-tailed background capped at .08,
-200 interactions, and one head that hides two fifths of a needed head's effect. A second kind of world splits the
-capability by sub-skill: each head is everything to 100, 50, 30, 20 or 10 % of the examples. Continuous scores weigh
-heads by a random factor (lognormal, .3) that 0/1 scores do not have: likelihoods and answers never agree exactly.
+The planted worlds (``worlds.py``) have 512 and 1024 heads; the contestants are in ``contestants.py``.
 """
 
 from __future__ import annotations
@@ -16,53 +13,23 @@ import os
 import platform
 import time
 import warnings
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
-from editkit.localization import Localizer, Measure, Ranking
+from benchmarks import organism_search, reproduction, worlds
+from benchmarks.contestants import CONTESTANTS, EXHAUSTIVE, PAPER, PRIOR_COST, measure_one, unshared
+from benchmarks.worlds import CONTROLS, SMALL, SPECIAL, World, world
 from editkit.localizers import LOCALIZERS
 from editkit.localizers.adaptive import auto
 from editkit.universal import universal
-from tests.planted import Planted
 
-GRADED = (0.80, 0.45, 0.35, 0.28, 0.22)
-SHARES = (1.0, 0.5, 0.3, 0.2, 0.1)
-GRID = ((100, 200, 400), (0.01, 0.02, 0.05, 0.1))
-"""Twelve settings: 2800 masks as the paper measures them, 1600 when the settings of one sparsity share their masks."""
-CONTROLS = {"recall": "generation", "facts": "choice-text", "letters": "choice-letter", "story": "likelihood"}
-PRIOR_COST = 8 * 3 * 0.24
-"""Eight points on the path, three passes each, a quarter of the examples: what the package's own prior costs."""
-RESULTS = Path(__file__).parent / "results" / "localizers.md"
+RESULTS = Path(__file__).parent / "results"
+PARTS = ("planted", "paper", "organism")
 
 
-@dataclass(frozen=True)
-class World:
-    """One seed: the capability by likelihoods and by answers, its needed heads, and what a prior would say."""
-
-    continuous: Planted
-    binary: Planted
-    controls: dict[str, Planted]
-    needed: np.ndarray
-    universals: np.ndarray
-    backup: int
-    guesses: np.ndarray
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """A row of the table. ``run`` gets the world and the candidates and returns a ranking with its full cost."""
-
-    name: str
-    run: Callable[[World, np.ndarray, np.random.Generator], Ranking]
-    extra: Callable[[int], float] = lambda heads: 0.0
-    finds_universals: bool = False
-
-
-def main(seeds: int, sizes: Iterable[int], out: Path) -> None:
+def planted(seeds: int, sizes: Iterable[int]) -> str:
     started = time.time()
     warnings.simplefilter("ignore")
     parts = [_header(seeds)]
@@ -81,144 +48,11 @@ def main(seeds: int, sizes: Iterable[int], out: Path) -> None:
         _special(seeds),
         f"\nMeasured in {(time.time() - started) / 60:.0f} minutes.\n",
     ]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text("\n".join(parts), encoding="utf-8")
-
-
-def contest(
-    factory: Callable[[int], tuple[Measure, np.ndarray, np.ndarray]], methods: dict[str, Localizer], seeds: int
-) -> list[tuple[str, float, float]]:
-    """Any other measure, a real model for one: ``factory(seed)`` gives the measure, the candidates, the needed columns.
-
-    Returns:
-        (method, mean evaluations, mean recall at the number of needed heads) for each method.
-    """
-    rows = []
-    for name, localizer in methods.items():
-        results = []
-        for seed in range(seeds):
-            measure, columns, needed = factory(seed)
-            ranking = localizer(measure, columns, np.random.default_rng(seed))
-            results.append((ranking.evaluations, np.isin(needed, ranking.columns[: len(needed)]).mean()))
-        cost, recall = np.mean(results, axis=0)
-        rows.append((name, float(cost), float(recall)))
-    return rows
-
-
-def world(heads: int, seed: int, kind: str) -> World:
-    rng = np.random.default_rng([seed, heads, kind == "graded"])
-    background, other = (_background(heads, rng) for _ in range(2))
-    drawn = rng.permutation(heads)
-    needed, universals, backup, decoys = drawn[:5], drawn[5:8], int(drawn[8]), drawn[20:28]
-    graded = kind == "graded"
-    effects = background if graded else 0.3 * background
-    effects[needed] = GRADED if graded else 3.0
-    effects[universals] = rng.uniform(2, 4, 3)
-    shares = {} if graded else dict(zip(needed.tolist(), SHARES, strict=True))
-    pairs = [(int(a), int(b), float(w)) for (a, b), w in _interactions(heads, rng) if a != b]
-    make = partial(
-        Planted,
-        effects,
-        seed=seed,
-        share=shares,
-        pairs=pairs,
-        backups=[(int(needed[2]), backup, 0.4)],
-        margin=1.0 if graded else 1.5,
-        spread=1.27 if graded else 0.3,
-    )
-    continuous, binary = make(), make(binary=True)
-    continuous.loads = continuous.loads * rng.lognormal(-0.045, 0.3, heads)[:, None]
-    control = 0.5 * background + 0.5 * other
-    control[needed], control[universals] = 0.03, effects[universals] * rng.uniform(0.7, 1.2, 3)
-    controls = {task: Planted(control, seed=1000 * place + seed) for place, task in enumerate(CONTROLS, 1)}
-    strength = effects.copy()
-    strength[list(shares)] *= list(shares.values())
-    guesses = strength * rng.lognormal(0, 0.6, heads) + rng.normal(0, 0.03, heads)
-    guesses[needed[rng.random(5) < 0.15]] *= 0.1  # a prior misses some strong heads and names some that do nothing
-    guesses[decoys] += rng.uniform(0.2, 0.6, len(decoys))
-    return World(continuous, binary, controls, needed, universals, backup, -guesses)
-
-
-def _background(heads: int, rng: np.random.Generator) -> np.ndarray:
-    size = np.minimum(0.02 * np.abs(rng.standard_t(3, heads)), 0.08)
-    return size * np.where(rng.random(heads) < 0.75, 1, -1)
-
-
-def _interactions(heads: int, rng: np.random.Generator) -> Iterable[tuple[np.ndarray, float]]:
-    return zip(rng.integers(0, heads, (200, 2)), rng.normal(0, 0.08, 200), strict=True)
-
-
-def _with(method: str, scores: str, **options) -> Callable[[World, np.ndarray, np.random.Generator], Ranking]:
-    def run(planted: World, columns: np.ndarray, rng: np.random.Generator) -> Ranking:
-        return LOCALIZERS[method](getattr(planted, scores), columns, rng, **options)  # type: ignore[call-arg]
-
-    return run
-
-
-def _auto(planted: World, columns: np.ndarray, rng: np.random.Generator, *, prior: bool, confirm: bool) -> Ranking:
-    return auto(
-        planted.continuous,
-        columns,
-        rng,
-        prior=(lambda: (planted.guesses, PRIOR_COST)) if prior else None,
-        confirm=planted.binary if confirm else None,
-    )
-
-
-def _unshared(heads: int) -> float:
-    """What the grid costs beyond ours where each setting measures masks of its own, as published."""
-    return len(GRID[1]) * (sum(GRID[0]) - max(GRID[0]))
-
-
-BARE = {"confirm": 0}
-PAPER = "css, 0/1, the paper's search over 12 settings"
-EXHAUSTIVE = "one-shot, continuous"
-CONTESTANTS = (
-    Contestant("greedy (5 rounds), continuous", _with("greedy", "continuous")),
-    Contestant(EXHAUSTIVE, _with("one-shot", "continuous")),
-    Contestant("one-shot, 0/1", _with("one-shot", "binary")),
-    Contestant(PAPER, _with("css", "binary", search=True, grid=GRID, **BARE), _unshared),
-    Contestant("csb, 0/1, the same search", _with("csb", "binary", search=True, grid=GRID, **BARE), _unshared),
-    Contestant("css, 0/1, M=100 p=.02 (one setting)", _with("css", "binary", masks=100, sparsity=0.02, **BARE)),
-    Contestant("css, 0/1, M=200 p=.05", _with("css", "binary", masks=200, sparsity=0.05, **BARE)),
-    Contestant("css, 0/1, M=400 p=.05", _with("css", "binary", masks=400, sparsity=0.05, **BARE)),
-    Contestant("css, 0/1, M=400 p=.05, alpha cv", _with("css", "binary", masks=400, alpha="cv", **BARE)),
-    Contestant("css, 0/1, M=200 p=.05, OMP", _with("css", "binary", masks=200, alpha="omp", **BARE)),
-    Contestant("css, continuous, M=200 p=.05", _with("css", "continuous", masks=200, sparsity=0.05, **BARE)),
-    Contestant("halving, continuous, 3 examples first", _with("halving", "continuous", first=3)),
-    Contestant("halving, continuous", _with("halving", "continuous")),
-    Contestant("**auto**, no gradients", partial(_auto, prior=False, confirm=False), finds_universals=True),
-    Contestant("**auto**, with a prior", partial(_auto, prior=True, confirm=False), finds_universals=True),
-    Contestant(
-        "**auto**, no gradients, confirmed by answers", partial(_auto, prior=False, confirm=True), finds_universals=True
-    ),
-    Contestant(
-        "**auto**, with a prior, confirmed by answers", partial(_auto, prior=True, confirm=True), finds_universals=True
-    ),
-)
-
-
-def measure_one(contestant: Contestant, worlds: list[World]) -> np.ndarray:
-    """float[seeds, 3]: evaluations, recall at 5, accuracy drop of the five against that of the needed five."""
-    results = []
-    for seed, planted in enumerate(worlds):
-        heads, rng = planted.continuous.units, np.random.default_rng(seed)
-        aside, cost = planted.universals, contestant.extra(heads)
-        if contestant.finds_universals:  # the others are told, free of charge
-            found = universal(planted.controls, CONTROLS, np.arange(heads), rng, per=planted.continuous.examples)
-            aside, cost = found.columns, found.evaluations
-        ranking = contestant.run(planted, np.setdiff1d(np.arange(heads), aside), rng)
-        five = ranking.columns[ranking.columns != planted.backup][:5]  # the backup is a right answer, but not asked for
-        masks = np.zeros((3, heads), dtype=bool)
-        masks[1, five] = masks[2, planted.needed] = True
-        before, ours, best = planted.binary(masks).mean(1)
-        recall = np.isin(planted.needed, five).mean()
-        results.append((ranking.evaluations + cost, recall, (before - ours) / max(before - best, 1e-9)))
-    return np.array(results)
+    return "\n".join(parts)
 
 
 def _header(seeds: int) -> str:
-    world_text = " ".join((__doc__ or "").split("\n\n")[2].split())
+    world_text = " ".join((worlds.__doc__ or "").split("\n\n")[1].split())
     return (
         "# Localizers: quality against cost\n\n"
         f"Written by `python -m benchmarks.localizers` on {platform.machine()}, {os.cpu_count()} cores (one used), "
@@ -257,7 +91,7 @@ def _targets(rows: dict[tuple[str, int], list[tuple[str, np.ndarray]]]) -> str:
             if not name.startswith("**auto**"):
                 continue
             cost, recall = results[name][:, 0], results[name][:, 1].mean()
-            shares = cost.mean() / published, cost.mean() / (published - _unshared(heads)), cost.max() / heads
+            shares = cost.mean() / published, cost.mean() / (published - unshared(heads)), cost.max() / heads
             shared.append(shares[1])
             verdicts = (recall >= 0.95, None, shares[0] <= 0.1, None, shares[2] < 0.5)
             values = (recall, results[EXHAUSTIVE][:, 1].mean(), *shares)
@@ -297,51 +131,46 @@ def _mark(verdict: bool | None) -> str:
 def _special(seeds: int) -> str:
     """What single knockouts cannot see, and what is not there."""
     lines = [
-        "\n## Heads that show only together, and nothing at all (256 heads)\n",
+        f"\n## Heads that show only together, and nothing at all ({SMALL} heads)\n",
         "`found` is the share of worlds in which the head, or both of the pair, come out significant; for pure noise "
         "it is the share of false alarms (5 % are promised).\n",
         "| world | method | found | cost |",
         "|---|---|---:|---:|",
     ]
-    contestants = {
-        "one-shot": lambda planted, guesses, rng: LOCALIZERS["one-shot"](planted, np.arange(256), rng),
-        "auto, no gradients": lambda planted, guesses, rng: auto(planted, np.arange(256), rng),
-        "auto, with a prior": lambda planted, guesses, rng: auto(
-            planted, np.arange(256), rng, prior=lambda: (guesses, PRIOR_COST)
-        ),
-    }
-    for kind in ("backup", "redundant pair", "pure noise"):
-        for name, run in contestants.items():
-            results = [_special_one(kind, seed, run) for seed in range(4 * seeds)]
-            found, cost = np.mean(results, axis=0)
+    for kind in SPECIAL:
+        for name in ("one-shot", "auto, no gradients", "auto, with a prior"):
+            found, cost = np.mean([_special_one(kind, seed, name) for seed in range(4 * seeds)], axis=0)
             lines.append(f"| {kind} | {name} | {found:.2f} | {cost:.0f} |")
     return "\n".join(lines)
 
 
-def _special_one(kind: str, seed: int, run: Callable) -> tuple[bool, float]:
-    rng = np.random.default_rng([seed, 256])
-    heads = rng.permutation(256)
-    if kind == "pure noise":
-        planted = Planted(np.zeros(256), seed=seed, margin=0.0, noise=1.0, binary=True)
-        ranking = run(planted, rng.normal(size=256), rng)
-        return ranking.found, ranking.evaluations
-    effects = _background(256, rng) / 2
-    effects[heads[:3]] = (0.8, 0.45, 0.35)
-    guesses = effects * rng.lognormal(0, 0.6, 256) + rng.normal(0, 0.03, 256)
-    if kind == "backup":
-        wanted, planted = heads[3:4], Planted(effects, seed=seed, backups=[(heads[0], heads[3], 0.6)])
+def _special_one(kind: str, seed: int, name: str) -> tuple[bool, float]:
+    measure, wanted, guesses = worlds.special(kind, seed)
+    columns, rng = np.arange(SMALL), np.random.default_rng([seed, 1])
+    if name == "one-shot":
+        ranking = LOCALIZERS[name](measure, columns, rng)
     else:
-        wanted, planted = heads[3:5], Planted(effects, seed=seed, pairs=[(heads[3], heads[4], 1.0)])
-        guesses[wanted] += 0.4
-    ranking = run(planted, -guesses, rng)
+        prior = (lambda: (guesses, PRIOR_COST)) if "prior" in name else None
+        ranking = auto(measure, columns, rng, prior=prior)
     certain = ranking.columns[(ranking.p < 0.05) & (ranking.effect <= -0.02)]
-    return bool(np.isin(wanted, certain).all()), ranking.evaluations
+    found = bool(np.isin(wanted, certain).all()) if len(wanted) else ranking.found
+    return found, ranking.evaluations
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Quality against cost of every localizer on planted worlds.")
+    parser = argparse.ArgumentParser(description="Quality against cost of every localizer.")
+    parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--sizes", type=int, nargs="+", default=[512, 1024])
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--work", type=Path, help="keep the organism's measurements here, to go on after a break")
     options = parser.parse_args()
-    main(options.seeds, options.sizes, options.out)
+    options.out.mkdir(parents=True, exist_ok=True)
+    for part in [options.only] if options.only else PARTS:
+        if part == "organism":
+            organism_search.run(options.out / "localizers-organism.md", work=options.work)
+        elif part == "paper":
+            (options.out / "localizers-paper.md").write_text(reproduction.run(options.seeds), encoding="utf-8")
+        else:
+            text = planted(options.seeds, options.sizes)
+            (options.out / "localizers.md").write_text(text, encoding="utf-8")

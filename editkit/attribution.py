@@ -23,8 +23,8 @@ BACKWARD = 3.0
 def gate_prior(
     measure: LikelihoodMeasure,
     *,
-    steps: int = 8,
-    limit: int = 16,
+    steps: int = 4,
+    limit: int = 32,
     advance: Callable[[int], None] = lambda passes: None,
 ) -> Callable[[], tuple[np.ndarray, float]] | None:
     """A guess at every head's effect, ready to be asked for; None where the model has no gradients.

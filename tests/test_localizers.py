@@ -17,6 +17,7 @@ from editkit.localization import Measure, Ranking
 from editkit.localizers import LOCALIZERS
 from editkit.localizers.adaptive import auto, usual_budget
 from editkit.localizers.behind import fours
+from editkit.localizers.compressed import css
 from editkit.localizers.evidence import uncorrected, weigh
 from editkit.localizers.halving import halving
 from tests.planted import Planted
@@ -149,9 +150,34 @@ def test_the_papers_methods_cost_what_the_paper_says(method: str) -> None:
     assert run(LOCALIZERS[method], additive()).evaluations == pytest.approx(COSTS[method](len(CANDIDATES)))
 
 
+@pytest.mark.parametrize(("masks", "sparsity"), [(60, 0.02), (100, 0.05), (200, 0.1)])
+@pytest.mark.parametrize("target", ["standardise", "baseline"])
+def test_css_is_the_papers_algorithm_restated(masks: int, sparsity: float, target: str) -> None:
+    """Lasso straight from scikit-learn on the masks and scores that css measured: the same heads, the same numbers."""
+    from sklearn.linear_model import Lasso
+
+    world = binary()
+    alpha = 0.01 if target == "standardise" else 0.0005  # eq. 1 on raw scores: .01 leaves nothing
+    localizer = partial(css, masks=masks, sparsity=sparsity, target=target, alpha=alpha, confirm=0)
+    ranking = run(localizer, world)
+    unedited, asked = world.asked
+    features, scores = asked[:, CANDIDATES].astype(float), world(asked).mean(axis=1)
+    each, taken = int(sparsity * len(CANDIDATES)), np.zeros(len(CANDIDATES), dtype=int)
+    for row in features.astype(int):  # every mask takes the heads that were taken least so far
+        assert row.sum() == max(1, each)
+        taken += row
+        assert np.ptp(taken) <= 1
+    shift, scale = (scores.mean(), scores.std()) if target == "standardise" else (float(world(unedited).mean()), 1.0)
+    fit = Lasso(alpha=alpha, max_iter=5000, fit_intercept=target == "standardise")
+    effects = fit.fit(features, (scores - shift) / scale).coef_ * scale
+    assert (effects != 0).any()
+    np.testing.assert_array_equal(ranking.columns, CANDIDATES[np.argsort(effects, kind="stable")])
+    np.testing.assert_allclose(ranking.effect, np.sort(effects), atol=1e-12)
+
+
 def test_the_papers_grid_measures_each_row_once() -> None:
     grid = ((20, 40), (0.05, 0.1))
-    ranking = run(partial(LOCALIZERS["css"], search=True, grid=grid, confirm=0), additive())
+    ranking = run(partial(css, search=True, grid=grid, confirm=0), additive())
     assert ranking.evaluations == 1 + 2 * 40 + 4
     assert ranking.diagnostics["settings_tried"] == 4 and np.isnan(ranking.p).all()
 
@@ -192,6 +218,28 @@ def test_auto_finds_a_redundant_pair_that_the_prior_names(seed: int) -> None:
     ranking = run(partial(auto, prior=lambda: (guesses, 6.0), budget=60.0), world)
     assert {20, 77} <= needed(ranking)
     assert ranking.diagnostics["conditional"][20] == [77, 5, 33, 61]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_head_that_takes_everything_does_not_hide_a_redundant_pair(seed: int) -> None:
+    """With head 5 out hardly anything is left (a format head): the pair shows only while 5 is in."""
+    effects = _effects()
+    effects[5] = 6.0
+    world = Planted(effects, seed=seed, examples=60, pairs=[(20, 77, 1.5)], margin=1.5)
+    guesses = -effects
+    guesses[[20, 77]] -= 0.4
+    ranking = run(partial(auto, prior=lambda: (guesses, 6.0), budget=60.0), world)
+    assert {20, 77} <= needed(ranking)
+    assert 5 not in ranking.diagnostics["conditional"][20]
+
+
+@pytest.mark.parametrize("method", LOCALIZERS)
+def test_stability_is_high_for_strong_heads_and_low_for_noise(method: str) -> None:
+    ranking = run(LOCALIZERS[method], additive())
+    assert ranking.stability[0] >= 0.9
+    known = ranking.stability[~np.isnan(ranking.stability)]
+    assert ((known >= 0) & (known <= 1)).all() and len(known) >= 5
+    assert np.nanmin(ranking.stability[3:]) <= 0.5
 
 
 @pytest.mark.parametrize("seed", range(3))
