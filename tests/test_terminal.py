@@ -108,7 +108,14 @@ def test_universal_heads_are_named_with_what_they_break():
     heads = [Head(layer, index) for layer in range(2) for index in range(4)]
     drops = np.array([[0.5, 0.25], [0.3, 0.2]])
     found = Universals(
-        np.array([5, 2]), np.array([0.001, 0.01]), drops, ("rhyme", "code"), ({"repeats": 1.0}, {}), np.array([7]), drops[:1], 13.0
+        np.array([5, 2]),
+        np.array([0.001, 0.01]),
+        drops,
+        ("rhyme", "code"),
+        ({"repeats": 1.0}, {}),
+        np.array([7]),
+        drops[:1],
+        13.0,
     )
     wide, narrow = shown(terminal.universal(found, heads), 100), shown(terminal.universal(found, heads), 40)
     rows = [line.split() for line in wide.splitlines() if line.split()[:1] in (["L1H1"], ["L0H2"])]

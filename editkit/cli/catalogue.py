@@ -16,8 +16,7 @@ def recipes(ctx: click.Context) -> None:
     if ctx.invoked_subcommand is None:
         from editkit import recipe
 
-        for name in recipe.names():
-            click.echo(f"{name:14} {recipe.read(name).summary}")
+        show_pairs({name: recipe.read(name).summary for name in recipe.names()})
 
 
 @recipes.command("show")
@@ -37,8 +36,12 @@ def tasks(ctx: click.Context) -> None:
     if ctx.invoked_subcommand is None:
         from editkit.tasks import TASKS
 
-        for name, task in TASKS.items():
-            click.echo(f"{name:14} {task.format:14} {len(task.examples()):5} examples, chance {task.chance:.2f}")
+        show_pairs(
+            {
+                name: f"{task.format:13}  {len(task.examples())} examples, chance {task.chance:.2f}"
+                for name, task in TASKS.items()
+            }
+        )
 
 
 @tasks.command("show")
@@ -55,3 +58,9 @@ def show_task(name: str, count: int) -> None:
         click.secho(f"{split} ({sizes[split]} examples)", bold=True)
         for example in examples_of(task, split, limit=count):
             click.echo(f"  {example.prompt}")
+
+
+def show_pairs(facts: dict[str, str]) -> None:
+    from editkit.render import terminal
+
+    terminal.show(terminal.pairs(facts))

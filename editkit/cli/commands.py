@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,15 +25,21 @@ class Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One sentence per command, wrapped where the terminal is narrow; click itself would cut it."""
+        rows = [(name, command.get_short_help_str(200)) for name, command in self.commands.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except EditkitError as error:
-            click.secho("error: ", fg="red", bold=True, err=True, nl=False)
-            click.echo(str(error), err=True)
+            click.secho("error:", fg="red", bold=True, err=True, nl=False)
+            click.echo(fitting(f"error: {error}").removeprefix("error:"), err=True)
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:
-            click.echo("\ninterrupted; the same command goes on where this one stopped", err=True)
+            click.echo(fitting("\ninterrupted; the same command goes on where this one stopped"), err=True)
             ctx.exit(130)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -85,7 +93,23 @@ def print_json(value: Any) -> None:
 
 def note(text: str) -> None:
     """A sentence for the person, on stderr."""
-    click.secho(text, dim=True, err=True)
+    click.secho(fitting(text), dim=True, err=True)
+
+
+def say(text: str) -> None:
+    """A sentence that is the result, on stdout."""
+    from editkit.render import streams
+
+    streams.say(text)
+
+
+def fitting(text: str) -> str:
+    """Text for stderr: on a terminal lines end between words; elsewhere they stay whole."""
+    if not sys.stderr.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    return "\n".join(textwrap.fill(line, width, **options) for line in text.split("\n"))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from editkit.cli.commands import as_json, note, print_json
+from editkit.cli.commands import as_json, note, print_json, say
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -39,8 +39,9 @@ def bake(as_json: bool, **options: Any) -> None:
         found = {"out": str(written.directory), "format": written.form}
         print_json(found | {"tensors": [row.tensor for row in written.edited], "notes": list(written.notes)})
     else:
-        edited = f", {len(written.edited)} tensors edited" if written.form != "lora" else ""
-        click.echo(f"{written.directory}: {written.form}{edited}")
+        count = len(written.edited)
+        edited = f", {count} tensor{'' if count == 1 else 's'} edited" if count else ""
+        say(f"{written.directory}: {written.form}{edited}")
 
 
 @click.command()
@@ -55,7 +56,7 @@ def verify(out: Path, base: str | None, as_json: bool) -> None:
     from editkit.verify import verify as checked
 
     found = checked(out, base)
-    print_json(found.to_dict()) if as_json else click.echo(found.describe())
+    print_json(found.to_dict()) if as_json else say(found.describe())
 
 
 @click.command()
@@ -65,7 +66,7 @@ def undo(out: Path, directory: Path) -> None:
     """The base checkpoint back, bit for bit."""
     from editkit import undo as back
 
-    click.echo(f"{back.undo(out, directory)}: the base, bit for bit")
+    say(f"{back.undo(out, directory)}: the base, bit for bit")
     left_out = back.read(out).left_out
     if left_out:
         note(f"Not restored, as the output never held them: {', '.join(row['file'] for row in left_out)}.")

@@ -34,7 +34,7 @@ def evaluate(model: str | None, base: str | None, as_json: bool, work: Path | No
         click.echo(found.to_json(), nl=False) if as_json else terminal.show(terminal.standings(found))
     else:
         report = api.evaluate(model, base=base, work=work, stages=stages, **options)
-        click.echo(report.to_json(), nl=False) if as_json else terminal.show(terminal.evaluation(report))
+        click.echo(report.to_json(), nl=False) if as_json else terminal.show(terminal.compared(report))
 
 
 @click.command()

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from editkit.render.inert import clean
-from editkit.render.terminal import pairs
+from editkit.render.tables import pairs
 
 if TYPE_CHECKING:
     from editkit.hub import Preflight, Pushed, Verification

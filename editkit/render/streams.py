@@ -11,6 +11,7 @@ import sys
 from typing import IO
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 PIPED_WIDTH = 160
 """Columns when the output is no terminal and nobody said how wide it is: enough that no table is cut."""
@@ -19,8 +20,22 @@ NEAREST = {"−": "-", "–": "-", "→": "->", "…": "...", "✓": "+", "✗":
 
 
 def show(result: RenderableType) -> None:
-    """Print a result to stdout."""
-    console(sys.stdout).print(result)
+    """Print a result to stdout: in a file or a pipe without the blanks that fill a line up."""
+    place = console(sys.stdout)
+    if place.is_terminal:
+        place.print(result)
+        return
+    with place.capture() as captured:
+        place.print(result)
+    sys.stdout.write("\n".join(line.rstrip() for line in captured.get().split("\n")))
+
+
+def say(text: str) -> None:
+    """Print a sentence to stdout: on a terminal lines end between words, elsewhere it is one line."""
+    if console(sys.stdout).is_terminal:
+        show(Text(text))
+    else:
+        print(text)
 
 
 def console(stream: IO[str]) -> Console:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from editkit.evaluation import EvalReport
 from editkit.render import plots, wording
+from editkit.render.drawing import Theme, drawn
 from editkit.render.exhibits import Dose
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ SVG = "http://www.w3.org/2000/svg"
 XLINK = "{http://www.w3.org/1999/xlink}href"
 
 # Colours that stand for the page's variables: matplotlib draws with them, ``_restyle`` puts the variables back.
-STAND_INS = {field.name: f"#0{place:x}0b0c" for place, field in enumerate(fields(plots.Theme))}
+STAND_INS = {field.name: f"#0{place:x}0b0c" for place, field in enumerate(fields(Theme))}
 VARIABLES = {colour: f"var(--{name})" for name, colour in STAND_INS.items()}
 
 
@@ -43,9 +44,9 @@ def null(report: EvalReport, fate: wording.Fate) -> str:
     return _inline("null", label, lambda figure, theme: plots.draw_null(figure, theme, report, ours))
 
 
-def _inline(name: str, label: str, draw: Callable[[Figure, plots.Theme], None]) -> str:
+def _inline(name: str, label: str, draw: Callable[[Figure, Theme], None]) -> str:
     quiet = {key: None for key in ("Creator", "Date", "Format", "Type")}
-    text = plots.drawn(draw, plots.Theme(**STAND_INS), "svg", transparent=True, metadata=quiet).decode()
+    text = drawn(draw, Theme(**STAND_INS), "svg", transparent=True, metadata=quiet).decode()
     root = ElementTree.fromstring(text)
     for parent in root.iter():
         for child in [c for c in parent if c.tag == f"{{{SVG}}}metadata" or not c.tag.startswith(f"{{{SVG}}}")]:

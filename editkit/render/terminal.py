@@ -9,13 +9,12 @@ Names, prompts and answers are data: they are cleaned and shown as ``Text``, nev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich import box
-from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -29,6 +28,7 @@ from editkit.render.inert import clean
 from editkit.render.joint import joint
 from editkit.render.stages import stages
 from editkit.render.streams import console, show
+from editkit.render.tables import Fitting, columns, pairs
 from editkit.units import Head, Unit
 from editkit.units import show as names
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from editkit.universal import Universals
 
 __all__ = [
+    "compared",
     "comparison",
     "console",
     "evaluation",
@@ -86,6 +87,18 @@ def removal(outcome: Outcome) -> RenderableType:
     return Group(Text(), *lines, Text(), evaluation(report), Text(), pairs(facts), Text())
 
 
+def compared(report: EvalReport) -> RenderableType:
+    """A model beside its base: the rows, then the verdict with its first reason where a removal was claimed."""
+    lines: list[RenderableType] = [Text(), evaluation(report), Text()]
+    if wording.targets(report):
+        met, style = report.verdict.met, "bold green" if report.verdict.met else "bold red"
+        lines.append(Text(f" {'✓ Criteria met' if met else '✗ Criteria not met'}", style))
+        if not met and report.verdict.reasons:
+            lines.append(Padding(Text(clean(report.verdict.reasons[0], limit=600)), (0, 0, 0, 3)))
+        lines.append(Text())
+    return Group(*lines)
+
+
 def evaluation(report: EvalReport) -> RenderableType:
     """One line per task; columns go by width, the least needed first."""
     standing = wording.standing(report)
@@ -96,9 +109,9 @@ def evaluation(report: EvalReport) -> RenderableType:
         return next(name for name in ("holds", "uncertain", "degraded") if row in getattr(standing, name))
 
     def build(width: int) -> Table:
-        table = _table("task", "#n", "#before", "#after", "#change")
+        table = columns("task", "#n", "#before", "#after", "#change")
         if width >= 60:
-            table = _table("task", "standing", "#n", "#before", "#after", "#change")
+            table = columns("task", "standing", "#n", "#before", "#after", "#change")
         if width >= 72:
             table.add_column("95 % interval", justify="right")
         if width >= 110:
@@ -118,7 +131,7 @@ def evaluation(report: EvalReport) -> RenderableType:
         table.caption_justify = "left"
         return table
 
-    return _Fitting(build)
+    return Fitting(build)
 
 
 def localization(found: Localization, *, limit: int = RANKED) -> RenderableType:
@@ -129,7 +142,7 @@ def localization(found: Localization, *, limit: int = RANKED) -> RenderableType:
         heading = Text("Not localized: no heads stand out; the order below may be noise.", "bold yellow")
 
     def build(width: int) -> Table:
-        table = _table("#", "head", "#effect", "#95 % interval")
+        table = columns("#", "head", "#effect", "#95 % interval")
         if width >= 60:
             table.add_column("p (corrected)", justify="right")
         if width >= 72:
@@ -159,7 +172,7 @@ def localization(found: Localization, *, limit: int = RANKED) -> RenderableType:
     more = len(found.order) - limit
     if more > 0:
         facts["not shown"] = f"{more} more heads; --json has them all"
-    return Group(Text(), heading, Text(), _Fitting(build), Text(), pairs(facts), Text())
+    return Group(Text(), heading, Text(), Fitting(build), Text(), pairs(facts), Text())
 
 
 def _universals(found: Localization) -> str:
@@ -172,15 +185,18 @@ def _universals(found: Localization) -> str:
 
 def standings(found: Standings) -> RenderableType:
     """What one model can do, task by task."""
-    table = _table("task", "#n", "#score", "#95 % interval", "#chance", "#collapse")
-    for row in found.rows:
-        bounds = f"{wording.percent(row.score.low)} to {wording.percent(row.score.high)}"
-        cells = [str(row.n), wording.percent(row.score.mean), bounds]
-        table.add_row(
-            Text(clean(row.task, limit=40)), *cells, wording.percent(row.chance), wording.percent(row.collapse)
-        )
-    table.caption, table.caption_justify = Text(" in %", "dim"), "left"
-    return Group(Text(), Text(clean(found.model), "bold"), Text(), table, Text())
+
+    def build(width: int) -> Table:
+        table = columns("task", "#n", "#score", "#95 % interval", *(("#chance", "#collapse") if width >= 72 else ()))
+        for row in found.rows:
+            bounds = f"{wording.percent(row.score.low)} to {wording.percent(row.score.high)}"
+            cells = [str(row.n), wording.percent(row.score.mean), bounds]
+            cells += [wording.percent(row.chance), wording.percent(row.collapse)]
+            table.add_row(Text(clean(row.task, limit=40)), *cells[: len(table.columns) - 1])
+        table.caption, table.caption_justify = Text(" in %", "dim"), "left"
+        return table
+
+    return Group(Text(), Text(clean(found.model), "bold"), Text(), Fitting(build), Text())
 
 
 def universal(found: Universals, heads: Sequence[Head]) -> RenderableType:
@@ -191,7 +207,7 @@ def universal(found: Universals, heads: Sequence[Head]) -> RenderableType:
 
     def build(width: int) -> Table:
         shown = found.tasks if width >= 34 + sum(len(task) + 3 for task in found.tasks) else ()
-        table = _table("head", "#p", "fails by", *(f"#{clean(task, limit=20)}" for task in shown))
+        table = columns("head", "#p", "fails by", *(f"#{clean(task, limit=20)}" for task in shown))
         for column, p, mode, drops in zip(found.columns, found.p, found.modes, found.drops, strict=True):
             cells = [str(heads[int(column)]), wording.probability(float(p)), clean(mode or wording.UNKNOWN)]
             table.add_row(
@@ -205,13 +221,14 @@ def universal(found: Universals, heads: Sequence[Head]) -> RenderableType:
     if len(found.format_heads):
         named = _units([heads[int(column)] for column in found.format_heads])
         facts["format heads"] = f"{named}: letters fail without, the same questions as text do not"
-    return Group(Text(), _Fitting(build), Text(), pairs(facts), Text())
+    return Group(Text(), Fitting(build), Text(), pairs(facts), Text())
 
 
 def inspection(found: Inspection) -> RenderableType:
     """A model from its metadata: layers with equal shapes share a line; what is out of reach, with its reason."""
     architecture = found.architecture
-    table = _table("layers", "#heads", "#width", "#KV groups", "output projection")
+    table = columns("layers", "#heads", "#width", "#KV groups", "output projection")
+    table.columns[-1].overflow = "fold"
     runs: list[list[Any]] = []
     for site in architecture.sites:
         shape = (site.units, site.width, site.groups, site.module.replace(f".{site.layer}.", ".{}.", 1))
@@ -245,36 +262,7 @@ def comparison(prompt: str, before: str, after: str) -> RenderableType:
         table.add_row(*texts)
         return table
 
-    return Group(Text(), Text(clean(prompt, lines=True, limit=2000), "bold"), Text(), _Fitting(build), Text())
-
-
-def pairs(facts: Mapping[str, Any]) -> RenderableType:
-    """Names and values, aligned; values are wrapped, not cut."""
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 1))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts.items():
-        table.add_row(Text(clean(str(name), limit=80)), Text(clean(str(value), limit=2000)))
-    return table
-
-
-@dataclass(frozen=True)
-class _Fitting:
-    """Builds for the width at hand: the number of columns that are left to it."""
-
-    build: Callable[[int], RenderableType]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions):
-        yield self.build(options.max_width)
-
-
-def _table(*titles: str) -> Table:
-    """A plain table; a title with a leading # is a column of numbers."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="dim", show_edge=False)
-    for title in titles:
-        number = title.startswith("#")
-        table.add_column(title[1:] if number and len(title) > 1 else title, justify="right" if number else "left")
-    return table
+    return Group(Text(), Text(clean(prompt, lines=True, limit=2000), "bold"), Text(), Fitting(build), Text())
 
 
 def _bar(effect: Effect, strongest: float) -> str:

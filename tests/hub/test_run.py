@@ -1,0 +1,86 @@
+"""``remove-capability --push``: asked before the long work, published after it. The search itself is replaced."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from editkit import api, outcome
+from editkit.cli import main
+from editkit.edit import Base
+from editkit.hub import pull_verify
+from editkit.hub.remote import connect
+from tests.hub.checkpoint import UNITS, finish
+from tests.hub.running import ALICE, READER, Server, rewrite_manifest
+from tests.hub.test_push import measured
+
+
+@pytest.fixture
+def run(hub: Server, tmp_path: Path, base: Path, named: Base, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The command with a token, a server to push to, and a search that is over at once."""
+    reached: list[Path] = []
+
+    def found(model: Any, run: Any, work: Any, *, stages: Any) -> outcome.Outcome:
+        reached.append(run.out)
+        finish(run.out, base, named)
+        made = measured(run.out, "met")
+        outcome.write(run.out, made)
+        rewrite_manifest(run.out)
+        return made
+
+    monkeypatch.setattr(api, "_model", lambda *args: None)
+    monkeypatch.setattr(api, "remove", found)
+    monkeypatch.setenv("EDITKIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*options: str, token: str = ALICE) -> tuple[Result, list[Path]]:
+        for user in ("preflight", "push"):
+            here = sys.modules[f"editkit.hub.{user}"]
+            monkeypatch.setattr(here, "connect", lambda *_: connect(hub.endpoint, token))
+        command = ["remove-capability", "swear", "--out", "out", "--push", "alice/x", *options]
+        return CliRunner().invoke(main, command), reached
+
+    return call
+
+
+def test_who_may_not_publish_is_told_before_the_long_work(run: Any) -> None:
+    result, reached = run(token=READER)
+    assert result.exit_code == 1 and "may only read" in result.stderr
+    assert reached == []
+
+
+def test_what_the_hub_says_comes_first_and_what_was_sent_last(run: Any, hub: Server) -> None:
+    result, _ = run()
+    assert result.exit_code == 0, result.output
+    assert "will go to" in result.stderr and "alice/x (new, private), as alice" in result.stderr
+    assert "organism is not on this server" in " ".join(result.stderr.split()) and "bytes" in result.stderr
+    met, sent = result.stdout.index("Criteria met"), result.stdout.index(f"{hub.endpoint}/alice/x")
+    assert met < sent and "compared with the manifest" in " ".join(result.stdout.split())
+    assert pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE).units == UNITS
+
+
+def test_one_json_document_holds_both(run: Any, hub: Server) -> None:
+    result, _ = run("--json")
+    told = json.loads(result.stdout)
+    assert told["verdict"]["met"] and told["pushed"]["commit"] == hub.api().model_info("alice/x").sha
+
+
+def test_a_push_that_fails_loses_nothing(
+    run: Any, hub: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = outcome.write
+
+    def meanwhile(*args: Any) -> None:
+        real(*args)
+        hub.api().create_repo("alice/x", private=False)
+
+    monkeypatch.setattr(outcome, "write", meanwhile)
+    result, _ = run()
+    assert result.exit_code == 1 and "exists and is public" in result.stderr
+    assert "Criteria met" in result.stdout and (tmp_path / "out/config.json").is_file()
+    assert "To publish it: editkit push out alice/x" in result.stderr
