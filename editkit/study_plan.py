@@ -144,7 +144,7 @@ def _shape(model: str) -> Shape:
 
 def _length(spec: Any, folder: Path) -> Length:
     """A benchmark's by its name, so that no data is needed; any other task's from its own examples."""
-    name = spec.get("lm_eval", spec.get("code")) if isinstance(spec, dict) else spec.removeprefix("lm-eval:")
+    name = str(spec.get("lm_eval", spec.get("code"))) if isinstance(spec, dict) else spec.removeprefix("lm-eval:")
     known = costs.published().tasks
     if name in known and (isinstance(spec, dict) or spec.startswith("lm-eval:")):
         return known[name]
