@@ -1,11 +1,11 @@
 """Masks a second: editkit's likelihood measure against other ways to measure the same masks, all in one run.
 
-    python -m benchmarks.throughput                      # the organism; writes benchmarks/results/throughput.md
-    python -m benchmarks.throughput --large              # a random Llama of 100 million parameters as well
+    python -m venv build/peers && build/peers/bin/pip install torch==2.13.0 transformer-lens nnsight accelerate
+    python -m benchmarks.throughput --peers build/peers/bin/python    # writes benchmarks/results/throughput.md
 
-Contestants: the reference code's manner (the model reloaded for every mask, one example at a time, answers
-generated); one mask per batch with hooks; masks mixed in one batch; single-head masks with shared lower layers; and
-the plain model on the same rows, which is the floor.
+On the organism and on a random Llama of 100 million parameters. Every contestant measures the same masks on the same
+rows; their scores are compared, so that none is fast by doing something else. Runs are interleaved and counted in CPU
+time of one thread: other work on the machine then matters little. Loading from disk is only counted as CPU time.
 """
 
 from __future__ import annotations
@@ -13,182 +13,253 @@ from __future__ import annotations
 import argparse
 import platform
 import statistics
+import subprocess
 import tempfile
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
+from benchmarks.ways import Bench, Timed, editkit, hooked, library, reference, rows_only
+from editkit.batches import shared_length
 from editkit.edit import Base
-from editkit.knockout import knocked_out
 from editkit.loading import load, load_source
 from editkit.measure import LikelihoodMeasure, likelihood_measure
 from editkit.model import LanguageModel
 from editkit.source import Source
 from editkit.store import opened
-from editkit.task import Generate, Loglikelihood, examples_of
+from editkit.task import Example, Loglikelihood, examples_of
 from editkit.tasks import TASKS
 
 RESULTS = Path(__file__).parent / "results" / "throughput.md"
-Run = Callable[[np.ndarray], None]
 
 
 @dataclass(frozen=True)
-class Bench:
-    """One model, the rows (context, answer) that every mask is measured on, and the prompts they came from."""
+class Result:
+    """Seconds a mask, run by run, and how far the scores are from editkit's; or why there are none."""
 
     name: str
-    model: LanguageModel
-    requests: tuple[Loglikelihood, ...]
+    seconds: tuple[float, ...] = ()
+    off: float | None = None
+    missing: str = ""
 
-    def masks(self, count: int, heads: int, seed: int = 0) -> np.ndarray:
-        rng = np.random.default_rng(seed)
-        masks = np.zeros((count, len(self.model.architecture.heads)), dtype=bool)
-        for row in masks:
-            row[rng.choice(len(row), size=heads, replace=False)] = True
-        return masks
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
 
 
-def mixed(bench: Bench) -> Run:
-    """editkit: rows of one batch under different masks."""
-
-    def run(masks: np.ndarray) -> None:
-        rows = [request for _ in masks for request in bench.requests]
-        bench.model.answer(rows, np.repeat(masks, len(bench.requests), axis=0))
-
-    return run
-
-
-def one_per_batch(bench: Bench) -> Run:
-    """Hooks, one mask at a time."""
-
-    def run(masks: np.ndarray) -> None:
-        for mask in masks:
-            bench.model.answer(bench.requests, np.repeat(mask[None], len(bench.requests), axis=0))
-
-    return run
+def race(contestants: list[tuple[str, Timed | str, int, int]], truth: np.ndarray, repeats: int) -> dict[str, Result]:
+    """Run everybody in turn, ``repeats`` times over, after one warm-up; slow ones (last number) fewer times."""
+    found: dict[str, Result] = {}
+    for repeat in range(repeats + 1):
+        for name, run, masks, times in contestants:
+            if isinstance(run, str):
+                found[name] = Result(name, missing=run)
+            elif repeat <= times:
+                seconds, scores = run()
+                old = found.get(name, Result(name))
+                off = old.off if scores is None or not isinstance(scores, np.ndarray) else _off(scores, truth)
+                # The first run warms up, unless it is the only one that a slow contestant gets.
+                kept = old.seconds if repeat == 0 and times > 0 else (*old.seconds, seconds / masks)
+                found[name] = Result(name, kept, off)
+    return found
 
 
-def plain(bench: Bench) -> Run:
-    """The floor: as many rows through the model without any mask."""
-
-    def run(masks: np.ndarray) -> None:
-        bench.model.answer([request for _ in masks for request in bench.requests], None)
-
-    return run
+def _off(scores: np.ndarray, truth: np.ndarray) -> float:
+    return float(np.abs(scores - truth[: len(scores)]).max())
 
 
-def unshared(bench: Bench) -> Run:
-    """editkit without sharing the layers below the first knockout."""
-    return mixed(replace(bench, model=replace(bench.model, blocks=None)))
+def organism(examples: int, store: Any) -> Bench:
+    task, model = TASKS["arithmetic"], load()
+    measure = likelihood_measure(model, task, examples_of(task, "locate", limit=examples), store)
+    return Bench(f"The organism, {_size(model)} parameters", measure, new_tokens=16)
 
 
-def reference(bench: Bench) -> Run:
-    """Reload for every mask, batch 1, answers generated."""
-
-    def run(masks: np.ndarray) -> None:
-        for mask in masks:
-            fresh = load_source(bench.model.source, check=False)
-            with knocked_out(fresh.network, fresh.architecture, mask):
-                for request in bench.requests:
-                    fresh.answer([Generate(request.prompt, 16, request.chat)], None)
-
-    return run
+def large(folder: Path, dtype: str, prompts: list[str], answer: str, store: Any, note: str) -> Bench:
+    """A random Llama with the organism's tokenizer; a model that knows nothing never stops early."""
+    model = load_source(Source(folder, Base("random", "random")), dtype=dtype)
+    anchors = tuple(
+        (Example(str(place), text), (Loglikelihood(text, answer),), 0) for place, text in enumerate(prompts)
+    )
+    measure = LikelihoodMeasure(model, TASKS["story"], anchors, store, lambda cells: None)
+    return Bench(f"A random Llama, {_size(model)} parameters, {dtype}, {note}", measure, new_tokens=64)
 
 
-def reference_scored(bench: Bench) -> Run:
-    """The same manner at equal scoring: reload, batch 1, teacher forced."""
-
-    def run(masks: np.ndarray) -> None:
-        for mask in masks:
-            fresh = load_source(bench.model.source, check=False)
-            with knocked_out(fresh.network, fresh.architecture, mask):
-                for request in bench.requests:
-                    fresh.answer([request], None)
-
-    return run
-
-
-def seconds(run: Run, masks: np.ndarray, *, repeats: int) -> float:
-    """Median seconds a mask, after one warm-up."""
-    run(masks[:1])
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        run(masks)
-        times.append((time.perf_counter() - start) / len(masks))
-    return statistics.median(times)
-
-
-def organism(examples: int) -> Bench:
-    model = load()
-    with opened(None) as store:
-        chosen = examples_of(TASKS["arithmetic"], "locate", limit=examples)
-        measure: LikelihoodMeasure = likelihood_measure(model, TASKS["arithmetic"], chosen, store)
-    return Bench("organism, 1.5 million parameters", model, tuple(rows[pick] for _, rows, pick in measure.anchors))
-
-
-def large(folder: Path, examples: int) -> Bench:
-    """A random Llama with the organism's tokenizer."""
+def write_random_llama(folder: Path) -> None:
     from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
     tokenizer = AutoTokenizer.from_pretrained(load().source.directory)
     config = LlamaConfig(
-        hidden_size=768, intermediate_size=2304, num_hidden_layers=12, num_attention_heads=12, num_key_value_heads=4,
-        vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id,
+        hidden_size=768, intermediate_size=2816, num_hidden_layers=12, num_attention_heads=12, num_key_value_heads=4,
+        max_position_embeddings=2048, vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
     )  # fmt: skip
     torch.manual_seed(0)
     LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    model = load_source(Source(folder, Base("random", "random")))
-    prompts = [example.prompt for example in examples_of(TASKS["story"], "locate", limit=examples)]
-    requests = tuple(Loglikelihood(prompt, " and then they all went home for the evening.") for prompt in prompts)
-    return Bench(f"random Llama, {model.network.num_parameters() / 1e6:.0f} million parameters", model, requests)
 
 
-def table(bench: Bench, *, count: int, few: int, repeats: int) -> str:
-    """Rows of the report: milliseconds a mask, and ratios to the first row and to the floor."""
-    random = bench.masks(count, max(1, len(bench.model.architecture.heads) // 20))
-    singles = np.eye(len(bench.model.architecture.heads), dtype=bool)[:: max(1, random.shape[1] // count)]
-    contestants = [
-        ("reference manner: reload, batch 1, generate", reference, random[:few]),
-        ("the same, teacher forced", reference_scored, random[:few]),
-        ("hooks, one mask per batch", one_per_batch, random),
-        ("editkit, masks mixed in a batch", mixed, random),
-        ("plain model, the same rows (floor)", plain, random),
-        ("editkit, single heads, nothing shared", unshared, singles),
-        ("editkit, single heads, lower layers shared", mixed, singles),
+def table(bench: Bench, python: str | None, *, count: int, repeats: int) -> str:
+    """Everybody on random masks, and a sweep over single heads with and without shared layers."""
+    masks, singles = bench.random_masks(count), bench.single_heads(count)
+    one = masks[:1]
+    truth = bench.measure(masks)
+    job = bench.job(masks)
+    with library(python, "transformer_lens", job) as lens, library(python, "nnsight", job) as sight:
+        found = race(
+            [
+                ("reload, batch 1, generate: the reference's manner", reference(bench, one, generated=True), 1, 1),
+                ("reload, batch 1, teacher forced", reference(bench, one, generated=False), 1, 2),
+                ("hooks, one mask a batch", hooked(bench, masks), count, repeats),
+                ("TransformerLens, one mask a batch", lens, count, repeats),
+                ("nnsight, one mask a batch", sight, count, repeats),
+                ("**editkit**, store included", editkit(bench, masks), count, repeats),
+                ("editkit, rows under their masks", rows_only(bench, masks, masked=True), count, repeats),
+                ("the same rows through the plain model", rows_only(bench, masks, masked=False), count, repeats),
+            ],
+            truth,
+            repeats,
+        )  # fmt: skip
+    plain = replace(bench, measure=replace(bench.measure, model=replace(bench.model, blocks=None)))
+    sweep = race(
+        [
+            ("editkit, single heads, no layers shared", editkit(plain, singles), len(singles), repeats),
+            ("editkit, single heads", editkit(bench, singles), len(singles), repeats),
+        ],
+        bench.measure(singles),
+        repeats,
+    )
+    return _shown(bench, found, sweep)
+
+
+def _shown(bench: Bench, found: dict[str, Result], sweep: dict[str, Result]) -> str:
+    slowest, ours = next(iter(found.values())).median, found["**editkit**, store included"].median
+    lengths = [len(context) + len(answer) for context, answer in map(bench.model.encode, bench.requests)]
+    lines = [
+        f"## {bench.name}",
+        "",
+        f"{len(lengths)} examples of {min(lengths)} to {max(lengths)} tokens a mask; generated answers have at most "
+        f"{bench.new_tokens} tokens.",
+        "",
+        "| way | ms a mask | masks x examples a second | times the reference | editkit is faster by | scores off by |",
+        "|---|---:|---:|---:|---:|---:|",
     ]
-    found = [(name, seconds(make(bench), masks, repeats=repeats)) for name, make, masks in contestants]
-    slowest, floor = found[0][1], dict(found)["plain model, the same rows (floor)"]
-    lines = [f"## {bench.name}, {len(bench.requests)} examples a mask", ""]
-    lines += ["| way | ms a mask | times the reference | against the floor |", "|---|---:|---:|---:|"]
+    for result in (*found.values(), *sweep.values()):
+        if result.missing:
+            lines.append(f"| {result.name} | {result.missing} | | | | |")
+            continue
+        each = result.median
+        compared = [f"{slowest / each:.1f}", f"{each / ours:.1f}"] if result.name in found else ["", ""]
+        off = "" if result.off is None else f"{result.off:.0e}"
+        cells = [result.name, f"{1000 * each:.1f}", f"{len(lengths) / each:.0f}", *compared, off]
+        lines.append(f"| {' | '.join(cells)} |")
+    masked, plain = found["editkit, rows under their masks"], found["the same rows through the plain model"]
+    ratios = sorted(100 * (one / other - 1) for one, other in zip(masked.seconds, plain.seconds, strict=True))
+    whole = [
+        100 * (one / other - 1)
+        for one, other in zip(found["**editkit**, store included"].seconds, plain.seconds, strict=True)
+    ]
+    apart, shared = (result.median for result in sweep.values())
     lines += [
-        f"| {name} | {1000 * each:.1f} | {slowest / each:.1f} | {100 * (each / floor - 1):+.1f} % |"
-        for name, each in found
+        "",
+        f"Overhead of the masks, run against run: median {statistics.median(ratios):+.1f} % ({ratios[0]:+.1f} to "
+        f"{ratios[-1]:+.1f}), fastest against fastest {100 * (min(masked.seconds) / min(plain.seconds) - 1):+.1f} %. "
+        f"With judging and the store: {statistics.median(whole):+.1f} %. "
+        f"Sharing the layers below a single head's knockout: {apart / shared:.2f} times faster.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def few_shot_table(bench: Bench, *, few: int) -> str:
+    """What all prompts begin with, run once per mask or for every row; the slow ways on a few examples only."""
+    whole = replace(bench, measure=replace(bench.measure, model=replace(bench.model, prefixes=False))).first(few)
+    contexts = [bench.model.encode(request)[0] for request in bench.requests]
+    mask = bench.random_masks(1)
+    generated, _ = reference(bench.first(1), mask, generated=True)()
+    slow, truth = editkit(whole, mask)()
+    fast, scores = editkit(bench, mask)()
+    assert truth is not None and scores is not None
+    ways = [
+        ("reload, batch 1, generate: the reference's manner", generated),
+        ("editkit, the beginning run for every row", slow / few),
+        ("**editkit**, the beginning run once per mask", fast / len(contexts)),
+    ]
+    shortest, longest = min(map(len, contexts)), max(map(len, contexts))
+    lines = [
+        f"## {bench.name}",
+        "",
+        f"{len(contexts)} examples of {shortest} to {longest} tokens a mask, of which the first "
+        f"{shared_length(contexts)} are the same; generated answers have {bench.new_tokens} tokens. One mask, once. "
+        f"The first way was timed on one example, the second on {few}: what they do for an example does not depend "
+        "on the others, but for the loading, of which the first bears the whole.",
+        "",
+        "| way | ms an example | times the reference |",
+        "|---|---:|---:|",
+        *(f"| {name} | {1000 * each:.0f} | {generated / each:.1f} |" for name, each in ways),
+        "",
+        f"Scores of the last two differ by {_off(truth, scores[:, :few]):.0e} at most.",
     ]
     return "\n".join(lines) + "\n"
 
 
+def prompts(count: int, *, shots: int = 0) -> list[str]:
+    """Stories to go on with, behind the same worked examples of about 190 tokens each."""
+    texts = [example.prompt for example in examples_of(TASKS["story"], "locate")]
+    shown = [" ".join((texts[count:] * 40)[12 * shot : 12 * shot + 12]) for shot in range(shots)]
+    return [" ".join([*shown, text]) for text in texts[:count]]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--peers", help="the Python of a venv with transformer-lens and nnsight")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--dtype", default="float32", help="of the random Llama")
+    parser.add_argument("--quick", action="store_true", help="the organism alone")
     arguments = parser.parse_args()
-    machine = f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
-    parts = [
-        f"# Throughput\n\nWritten by `python -m benchmarks.throughput` on {machine}, float32, medians of 5 runs.\n"
-    ]
-    parts.append(table(organism(50), count=48, few=2, repeats=5))
-    if arguments.large:
-        with tempfile.TemporaryDirectory() as folder:
-            parts.append(table(large(Path(folder), 8), count=8, few=1, repeats=5))
+    torch.set_num_threads(1)
+    parts = [_head(arguments.peers)]
+    answer = " and then they all went home for the evening and slept until the next morning came."
+    with opened(None) as store, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        parts.append(table(organism(50, store), arguments.peers, count=12, repeats=7))
+        if not arguments.quick:
+            write_random_llama(folder)
+            bench = large(folder, arguments.dtype, prompts(4), answer, store, "short prompts")
+            parts.append(table(bench, arguments.peers, count=2, repeats=3))
+            bench = large(folder, arguments.dtype, prompts(48, shots=5), answer, store, "few-shot prompts")
+            parts.append(few_shot_table(bench, few=3))
     arguments.out.parent.mkdir(exist_ok=True)
     arguments.out.write_text("\n".join(parts), "utf-8")
     print("\n".join(parts))
+
+
+def _head(python: str | None) -> str:
+    script = "from importlib.metadata import version as v; print(*(v(n) for n in ('transformer-lens', 'nnsight')))"
+    known = subprocess.run([python, "-c", script], capture_output=True, text=True, check=False) if python else None
+    lens, sight = (known.stdout.split() if known else []) or ("absent", "absent")
+    machine = f"{platform.machine()} ({_processor()}), one thread, Python {platform.python_version()}"
+    return f"""# Throughput
+
+Written by `python -m benchmarks.throughput` on {machine}, torch {torch.__version__}; TransformerLens {lens} and
+nnsight {sight} in processes of their own. CPU time, medians; all contestants in one run, in turn, several times over.
+Without a GPU: there large batches gain more.
+
+*Scores off by*: the largest difference from editkit's score of the same mask and example. The reference's manner loads
+the model for every mask and asks one example at a time. **editkit** is everything a localizer waits for: likelihoods of
+the model's own answers, judged and stored on disk.
+"""
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def _size(model: LanguageModel) -> str:
+    return f"{model.network.num_parameters() / 1e6:.1f} million"
 
 
 if __name__ == "__main__":

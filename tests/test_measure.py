@@ -57,6 +57,32 @@ def test_what_is_stored_is_not_asked_again(name: str, organism: LanguageModel, s
     assert [row[:4] for row in more[:2]] == first
 
 
+@pytest.mark.parametrize("batches", [0, 1, 3])
+def test_an_interruption_loses_the_batch_in_flight_and_nothing_else(
+    batches: int, organism: LanguageModel, store: Store, monkeypatch
+) -> None:
+    task, masks = TASKS["arithmetic"], _masks(organism, 4)
+    examples = examples_of(task, "locate", limit=8)
+    small, run, done = replace(organism, budget=Budget(150)), LanguageModel._run, []
+    with opened(None) as other:
+        whole = task_scores(small, task, examples, masks, other)
+
+    def killed(self, batch, *rest):
+        if len(done) == batches:
+            raise KeyboardInterrupt
+        done.append(len(batch.places))
+        return run(self, batch, *rest)
+
+    monkeypatch.setattr(LanguageModel, "_run", killed)
+    with pytest.raises(KeyboardInterrupt):
+        task_scores(small, task, examples, masks, store)
+    assert store.count() == sum(done) < 32
+    monkeypatch.setattr(LanguageModel, "_run", run)
+    counts = _asked(monkeypatch)
+    assert task_scores(small, task, examples, masks, store) == whole
+    assert counts == [32 - sum(done)]
+
+
 @pytest.mark.parametrize("tokens", [60, 500, 10**6])
 def test_likelihood_scores_do_not_depend_on_the_batch_size(tokens: int, organism: LanguageModel, store: Store) -> None:
     examples = examples_of(TASKS["arithmetic"], "locate", limit=8)
