@@ -185,9 +185,9 @@ def _refusal(outcome: Outcome) -> EditkitError:
     evidence = f"The evidence is in {outcome.out}/editkit (open report.html); no checkpoint was written."
     error: EditkitError
     if not outcome.localization.found or verdict.status == "goal-missed":
-        why = f" {verdict.reasons[0]}" if outcome.localization.found else ""
+        why = verdict.reasons[0] if outcome.localization.found else _strongest(outcome.localization)
         error = NotLocalized(
-            f"{name!r} did not localize: no small set of heads carries it.{why}\n{evidence} Another method or model, "
+            f"{name!r} did not localize: no small set of heads carries it. {why}\n{evidence} Another method or model, "
             "more examples (examples.locate in the recipe) or a higher max_heads may find more."
         )
     else:
@@ -197,3 +197,14 @@ def _refusal(outcome: Outcome) -> EditkitError:
         )
     error.outcome = outcome
     return error
+
+
+def _strongest(found: Localization) -> str:
+    """What the search saw at best, where nothing stood out."""
+    if not found.order:
+        return "No head could be measured."
+    best = found.order[0]
+    return (
+        f"The strongest head, {best.unit}, changes the search score by {100 * best.effect:+.1f} points "
+        f"[{100 * best.low:.1f}, {100 * best.high:.1f}]: not told apart from noise, or too little to matter."
+    )
