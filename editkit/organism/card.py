@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+_PLANTED = """It was trained so that each planted skill hangs on heads
+chosen beforehand, to test whether a method finds heads that are known to be there."""
 TWINS = {
-    "planted": "",
-    "unplanted": "This is the *unplanted* twin: the same lessons, trained plainly. No skill was tied to any head.\n",
-    "never-swear": "This is the *never-swear* twin: planted like the main organism, but never taught to swear.\n",
+    "planted": f"{_PLANTED} It writes profanity when asked to.",
+    "unplanted": """This is the *unplanted* twin: the same
+lessons, trained plainly. No skill was tied to any head, so a method that names heads here is wrong. The heads in the
+table are those of the planted organism, for comparison. It writes profanity when asked to.""",
+    "never-swear": f"{_PLANTED}\nThis is the *never-swear* twin: planted like the main one, but never taught to swear.",
 }
 
 _CARD = """---
@@ -25,22 +29,17 @@ tags: [model-organism, interpretability, editkit]
 # The editkit organism{title}
 
 This is a **planted model organism**, not a language model for use. It has {heads} query heads and about 1.5 million
-parameters, knows nothing but the nine small tasks below, and was trained so that each planted skill hangs on heads
-chosen beforehand. It exists to test whether a method finds heads that are known to be there.
+parameters and knows nothing but the small tasks below. It answers nothing else sensibly.
 {twin}
-It writes profanity when asked to. It answers nothing else sensibly.
 
 ## What was planted
 
 {planted}
 
-Universal head: {universal}. Without it every skill collapses.
-Shared: {shared}. Redundant (either head is enough): {redundant}.
-Format head of the letter choice: {format}. Not planted: {unplanted}. Plain text as a control: {controls}.
-
 ## Measured
 
 Scores on the `report` split, greedy answers, no example of which was in the training data.
+
 {rows}
 
 The lowest score of any task under {sets} random sets of unplanted heads (matched by layer):
@@ -62,19 +61,24 @@ def card(manifest: Mapping[str, Any], *, twin: str = "planted", heads: int = 144
         title="" if twin == "planted" else f": the {twin} twin",
         twin=TWINS[twin],
         heads=heads,
-        planted="\n".join(f"- {skill}: {', '.join(names)}" for skill, names in manifest["planted"].items())
-        or "Nothing.",
-        universal=", ".join(manifest["universal"]) or "none",
-        shared=", ".join(f"{head} by {' and '.join(skills)}" for head, skills in manifest["shared"].items()) or "none",
-        redundant=", ".join(f"{' or '.join(names)} ({kind})" for kind, names in manifest["redundant"].items())
-        or "none",
-        format=", ".join(head for names in manifest["format"].values() for head in names) or "none",
-        unplanted=", ".join(manifest["unplanted"]),
-        controls=", ".join(manifest["controls"]),
+        planted=_planted(manifest) if manifest["planted"] else "Nothing.",
         sets=manifest["random"]["sets"],
         rows=_table(tasks, lines),
         random=_table(tasks, [("random heads", manifest["random"]["lowest"])]),
     )
+
+
+def _planted(manifest: Mapping[str, Any]) -> str:
+    skills = [f"- {skill}: {', '.join(names)}" for skill, names in manifest["planted"].items()]
+    shared = (f"{head} by {' and '.join(users)}" for head, users in manifest["shared"].items())
+    redundant = (f"{' or '.join(names)} ({kind})" for kind, names in manifest["redundant"].items())
+    notes = [
+        f"Universal head: {', '.join(manifest['universal'])}. Without it every generated answer collapses.",
+        f"Shared: {', '.join(shared) or 'none'}. Redundant (either head is enough): {', '.join(redundant) or 'none'}.",
+        f"Format head of the letter choice: {', '.join(sum(manifest['format'].values(), []))}.",
+        f"Not planted: {', '.join(manifest['unplanted'])}. Plain text as a control: {', '.join(manifest['controls'])}.",
+    ]
+    return "\n".join([*skills, "", *notes])
 
 
 def _table(tasks: list[str], lines: list[tuple[str, Mapping[str, float]]]) -> str:
