@@ -136,3 +136,10 @@ def test_the_plan_prints_numbers_and_json(tmp_path: Path) -> None:
     assert found["evaluations"] >= found["heads"] >= 128
     assert json.loads(run("remove-capability", "swear", "--dry-run", "--json", at=tmp_path).stdout)["disk"] > 0
     assert not any(tmp_path.iterdir())
+
+
+def test_no_color_is_honoured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for wish, coloured in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", wish)
+        told = CliRunner().invoke(main, ["verify", str(tmp_path)], color=True).output
+        assert "expected editkit/manifest.json" in told and ("\x1b" in told) is coloured

@@ -32,6 +32,8 @@ class Commands(click.Group):
             formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
+        if os.environ.get("NO_COLOR"):
+            ctx.color = False  # click itself does not know of it
         try:
             return super().invoke(ctx)
         except EditkitError as error:
