@@ -114,7 +114,7 @@ class Plan:
             groups_kept=max(6, groups // (16 if prior else 8)),
             named=int(np.clip(candidates // 16, min(20, candidates // 5), 48)),
             halfway=max(1, examples // 4),
-            finalists=int(np.clip(candidates // 32, 8, 24)),
+            finalists=int(np.clip(candidates // 20, 8, 24)),
             hypotheses=candidates * (2 if prior else 1),
         )
 
