@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from editkit.cli import main
+from editkit.cli.commands import Commands
 from editkit.recipe import names
 from editkit.tasks import TASKS
 
@@ -143,3 +146,14 @@ def test_no_color_is_honoured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv("NO_COLOR", wish)
         told = CliRunner().invoke(main, ["verify", str(tmp_path)], color=True).output
         assert "expected editkit/manifest.json" in told and ("\x1b" in told) is coloured
+
+
+def test_a_warning_is_a_sentence_without_a_place_in_the_code() -> None:
+    @click.group(cls=Commands)
+    def group() -> None: ...
+
+    @group.command()
+    def warn() -> None:
+        warnings.warn("few tasks", stacklevel=1)
+
+    assert CliRunner().invoke(group, ["warn"]).stderr == "warning: few tasks\n"

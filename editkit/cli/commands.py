@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,10 +36,11 @@ class Commands(click.Group):
         if os.environ.get("NO_COLOR"):
             ctx.color = False  # click itself does not know of it
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = _warned
+                return super().invoke(ctx)
         except EditkitError as error:
-            click.secho("error:", fg="red", bold=True, err=True, nl=False)
-            click.echo(fitting(f"error: {error}").removeprefix("error:"), err=True)
+            _flagged("error:", str(error), "red")
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:
             click.echo(fitting("\ninterrupted; the same command goes on where this one stopped"), err=True)
@@ -46,6 +48,16 @@ class Commands(click.Group):
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(141)
+
+
+def _flagged(flag: str, text: str, color: str) -> None:
+    click.secho(flag, fg=color, bold=True, err=True, nl=False)
+    click.echo(fitting(f"{flag} {text}").removeprefix(flag), err=True)
+
+
+def _warned(message: Warning | str, *_: Any, **__: Any) -> None:
+    """A warning as a sentence: where in the code it came from tells the reader nothing."""
+    _flagged("warning:", str(message), "yellow")
 
 
 def stacked(*options: Callable[..., Any]) -> Callable[..., Any]:
