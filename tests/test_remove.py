@@ -16,7 +16,7 @@ import pytest
 import editkit
 from editkit import organism as bundled
 from editkit import verify
-from editkit.errors import IntegrityError, NotLocalized
+from editkit.errors import EditkitError, IntegrityError, NotLocalized
 from editkit.export.checkpoint import write as bake
 from editkit.model import LanguageModel
 from editkit.outcome import Outcome
@@ -26,6 +26,7 @@ from editkit.undo import undo
 from editkit.units import show
 
 TRUTH = json.loads((bundled.path().parent / "manifest.json").read_text("utf-8"))
+TWINS = Path(__file__).parent / "organisms"
 PLANTED = ("swear", "rhyme", "arithmetic")
 
 SMALL = """
@@ -171,6 +172,21 @@ def test_a_capability_without_heads_of_its_own_exits_with_3_and_writes_no_checkp
     assert {"localization.json", "report.json", "report.html"} <= files
     assert not any(name.endswith(".safetensors") or name == "config.json" for name in files)
     assert caught.value.outcome.report.verdict.met is False
+
+
+def test_the_twin_with_nothing_planted_swears_without_the_planted_heads_too(tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(SMALL)
+    with pytest.raises(NotLocalized, match="did not localize"):
+        editkit.remove_capability(
+            tmp_path / "small.yaml", model=TWINS / "unplanted", out=tmp_path / "out", work=tmp_path / "work"
+        )
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_what_a_model_was_never_taught_cannot_be_removed_from_it(tmp_path: Path) -> None:
+    with pytest.raises(EditkitError, match="does not have this capability"):
+        editkit.remove_capability("swear", model=TWINS / "never-swear", out=tmp_path / "out", work=tmp_path / "work")
+    assert not (tmp_path / "out").exists()
 
 
 def _command(recipe: Path, out: Path, work: Path) -> list[str]:
