@@ -248,8 +248,9 @@ nnsight {sight} in processes of their own. CPU time, medians; all contestants in
 Without a GPU: there large batches gain more.
 
 *Scores off by*: the largest difference from editkit's score of the same mask and example (near 1 for the organism, near
-one over the vocabulary's 1400 for a random model). The reference's manner loads the model for every mask and asks one example at a time. **editkit** is everything a localizer waits for: likelihoods of
-the model's own answers, judged and stored on disk.
+one over the vocabulary's 1400 for a random model). The reference's manner loads the model for every mask and asks one
+example at a time. **editkit** is everything a localizer waits for: likelihoods of the model's own answers, judged and
+stored on disk.
 """
 
 
