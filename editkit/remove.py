@@ -151,7 +151,8 @@ class Trial:
             reopened = self.answers(shipped, [])
             agree(hooked, reopened)
             same_logits(self.model, shipped, choice.heads, [example.prompt for example in before[0].examples[:4]])
-            outcome = self.judged(found, choice, edit, before, reopened)
+            known = replace(self, stages=silent)  # nothing is measured anew
+            outcome = known.judged(found, choice, edit, before, reopened)
             hashes = {row.file: digest_of(written.directory / row.file) for row in written.edited}
             outcome = replace(outcome, provenance=replace(outcome.provenance, hashes=hashes))
             write(written.directory, outcome)
@@ -205,6 +206,6 @@ def _strongest(found: Localization) -> str:
         return "No head could be measured."
     best = found.order[0]
     return (
-        f"The strongest head, {best.unit}, changes the search score by {100 * best.effect:+.1f} points "
-        f"[{100 * best.low:.1f}, {100 * best.high:.1f}]: not told apart from noise, or too little to matter."
+        f"The strongest head, {best.unit}, changes the likelihood of the answers by {100 * best.effect:.2f} points "
+        f"(95 % interval {100 * best.low:.2f} to {100 * best.high:.2f}): noise, or too little to matter."
     )

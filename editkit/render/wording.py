@@ -222,8 +222,13 @@ def null_line(report: EvalReport) -> str | None:
     average = math.fsum(null.deltas) / len(null.deltas) if null.deltas else math.nan
     return (
         f"{null.sets} sets of as many random heads in the same layers change the target by {points(average)} points "
-        f"on average; {reached or 'none'} of them reached {points(null.delta)} (p = {probability(null.p)})."
+        f"on average; {reached or 'none'} of them reached {points(null.delta)}{_where(null.examples)} "
+        f"(p = {probability(null.p)})."
     ).replace("p = <", "p < ")
+
+
+def _where(examples: int | None) -> str:
+    return "" if examples is None else f", the change by the chosen heads on the same {examples:,} examples"
 
 
 def _plain(value: float) -> float:
