@@ -17,7 +17,7 @@ from editkit.localization import Effect, Localization, Localizer, Ranking
 from editkit.localizers import LOCALIZERS
 from editkit.localizers.adaptive import auto, usual_budget
 from editkit.localizers.evidence import LEAST_DROP, SIGNIFICANT
-from editkit.measure import LikelihoodMeasure, likelihood_measure
+from editkit.measure import AnswerMeasure, LikelihoodMeasure, SearchMeasure, likelihood_measure
 from editkit.model import LanguageModel
 from editkit.progress import Stages, silent
 from editkit.recipe import Recipe
@@ -94,18 +94,21 @@ def localize(
     with stages("Baseline answers", None) as advance:
         examples = examples_of(wanted.target, "locate", limit=recipe.examples.locate)
         measure = likelihood_measure(model, wanted.target, examples, store, advance=advance)
+        search: SearchMeasure = measure
+        if recipe.scores == "answers":
+            search = AnswerMeasure(model, wanted.target, tuple(examples), store, advance)
         controls = control_measures(model, wanted.retain, store, recipe.universal_examples, advance=advance)
-    general = universal_heads(controls, wanted.retain, per=measure.examples, seed=seed, stages=stages)
+    general = universal_heads(controls, wanted.retain, per=search.examples, seed=seed, stages=stages)
     columns = np.setdiff1d(np.arange(measure.units), general.columns)
     localizer: Localizer = LOCALIZERS[name]
     if name == "auto":
-        asked_as_text = _as_text(measure.task, controls) is not None
+        asked_as_text = _as_text(wanted.target, controls) is not None
         left = usual_budget(measure.units) - general.evaluations - AFTERWARDS - asked_as_text * FORMAT_COST
         localizer = partial(auto, prior=gate_prior(measure), budget=left)
     with stages("Finding heads", None) as advance:
-        ranking = localizer(replace(measure, advance=advance), columns, np.random.default_rng(seed))
+        ranking = localizer(replace(search, advance=advance), columns, np.random.default_rng(seed))
     with stages("What else they do", None) as advance:
-        beside = _beside(ranking, general, controls, replace(measure, advance=advance), seed)
+        beside = _beside(ranking, general, controls, replace(search, advance=advance), seed)
     heads, diagnostics = model.architecture.heads, dict(ranking.diagnostics)
     given = _conditional(ranking)
     diagnostics.pop("conditional", None)
@@ -131,7 +134,8 @@ def localize(
         found=bool(ranking.found),
         diagnostics=diagnostics
         | {
-            "examples": measure.examples,
+            "examples": search.examples,
+            "scores": recipe.scores,
             "together": beside.together.to_dict(),
             "universal": dict(general.diagnostics) | {"heads": _by_name(general.to_dict(heads)["universal"])},
             "evaluations": {
@@ -213,7 +217,7 @@ def _beside(
     ranking: Ranking,
     general: Universals,
     controls: Mapping[str, LikelihoodMeasure],
-    measure: LikelihoodMeasure,
+    measure: SearchMeasure,
     seed: int,
 ) -> _Beside:
     needed, architecture = _strongest(ranking), measure.model.architecture

@@ -3,6 +3,7 @@
 Two ways to measure one task on one set of examples, both kept in the store cell by cell:
 
 - ``task_scores``: let the model answer, and let the task judge. What a user would see; what the report says.
+  ``AnswerMeasure`` is the same as an arrow to search with.
 - ``LikelihoodMeasure``: how likely are the model's *own correct* unedited answers now? One teacher-forced pass, no
   generation, continuous, in [0, 1]: the geometric mean probability of the answer's tokens (for choices: the
   probability of the chosen one among them). METHODS: COAR (2404.11534) and ContextCite (2409.00729) regress on such
@@ -96,6 +97,35 @@ class LikelihoodMeasure:
         ledger = _Ledger(self.model, self.store, space, requests, judge, self.advance)
         cells = ledger.cells([example for example, _, _ in chosen], masks)
         return np.array([[cell.value for cell in row] for row in cells]).reshape(len(masks), len(chosen))
+
+
+@dataclass(frozen=True)
+class AnswerMeasure:
+    """``measure(masks, examples) -> float[m, e]`` of what the model answers, as the task judges it: what the paper
+    regresses on (2603.03335 §3.2). An answer that collapsed counts as its score says, usually 0.
+    """
+
+    model: LanguageModel
+    task: Task
+    asked: tuple[Example, ...]
+    store: Store
+    advance: Advance
+
+    @property
+    def examples(self) -> int:
+        return len(self.asked)
+
+    @property
+    def units(self) -> int:
+        return len(self.model.architecture.heads)
+
+    def __call__(self, masks: np.ndarray, examples: np.ndarray | None = None) -> np.ndarray:
+        chosen = self.asked if examples is None else [self.asked[int(place)] for place in examples]
+        cells = task_scores(self.model, self.task, chosen, masks, self.store, advance=self.advance)
+        return np.array([[cell.value for cell in row] for row in cells]).reshape(len(masks), len(chosen))
+
+
+SearchMeasure = LikelihoodMeasure | AnswerMeasure
 
 
 def likelihood_measure(

@@ -40,7 +40,7 @@ class Plan:
 
     Args:
         evaluations: forward passes over the full search set, universal heads included.
-        search_tokens: teacher-forced tokens of the search.
+        search_tokens: tokens of the search: teacher-forced, or generated where the recipe scores answers.
         answer_tokens: prompt and generated tokens of choosing, reporting and the random-heads null.
         seconds: on this machine's processor; a GPU is one to three orders of magnitude faster.
     """
@@ -65,7 +65,7 @@ class Plan:
         return {
             "recipe": f"{self.recipe}, method {self.method}",
             "model": f"{self.model}: {self.heads} heads, {self.parameters / 1e6:,.1f} million parameters",
-            "search": f"about {self.evaluations:,.0f} evaluations, {self.search_tokens:,} tokens, no generation",
+            "search": f"about {self.evaluations:,.0f} evaluations, {self.search_tokens:,} tokens",
             "answers": f"about {self.answer_tokens:,} tokens, to choose heads, report and compare with random heads",
             "memory": f"about {_size(self.memory)}",
             "disk": f"{_size(self.disk)} for the checkpoint",

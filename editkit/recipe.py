@@ -67,6 +67,9 @@ class Recipe(_Strict):
     damage: Damage = Damage()
     method: Method = "auto"
     heads: Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] = "auto"
+    scores: Literal["likelihood", "answers"] = "likelihood"
+    """What the search looks at: how likely the model's own right answers still are; or, as the paper does, its answers
+    as the task judges them, which is coarser and costs a generation each."""
     max_heads: Count = 10
     """With ``heads: auto``, no more than this many are tried."""
     examples: Examples = Examples()

@@ -206,6 +206,6 @@ def _strongest(found: Localization) -> str:
         return "No head could be measured."
     best = found.order[0]
     return (
-        f"The strongest head, {best.unit}, changes the likelihood of the answers by {100 * best.effect:.2f} points "
+        f"The strongest head, {best.unit}, changes the search score by {100 * best.effect:.2f} points "
         f"(95 % interval {100 * best.low:.2f} to {100 * best.high:.2f}): noise, or too little to matter."
     )

@@ -10,7 +10,9 @@ from editkit import recipe as recipes
 from editkit.failing import failing
 from editkit.localization import Localization
 from editkit.locate import capability, localize
+from editkit.measure import task_scores
 from editkit.model import LanguageModel
+from editkit.render.wording import effect_means
 from editkit.store import opened
 from editkit.task import examples_of
 from editkit.tasks import TASKS
@@ -55,6 +57,21 @@ def test_all_that_a_run_needs_stays_under_half_of_one_shot(found: Localization) 
     assert {"search", "universal", "selectivity", "format", "random sets", "ways to fail"} == set(parts)
     assert found.evaluations == pytest.approx(sum(parts.values()))
     assert found.evaluations < 144 / 2
+
+
+def test_a_search_by_answers_measures_what_the_task_scores(organism: LanguageModel) -> None:
+    text = RECIPE.replace("facts-letter", "swear").replace("[swear,", "[facts-letter,").replace("80", "40")
+    wanted = capability(recipes.parse(f"{text}scores: answers\nmethod: halving\n", where="here"))
+    with opened(None) as store:
+        found = localize(organism, wanted, store, seed=0)
+        first = found.order[0]
+        masks = organism.architecture.masks([[], [first.unit]])
+        cells = task_scores(organism, wanted.target, examples_of(wanted.target, "locate", limit=40), masks, store)
+    before, after = ([cell.value for cell in row] for row in cells)
+    assert first.effect == pytest.approx(sum(after) / 40 - sum(before) / 40)
+    assert {str(effect.unit) for effect in found.order[:3]} <= {"L1H3", "L2H17", "L3H8", "L4H21"}
+    assert found.diagnostics["scores"] == "answers"
+    assert "of the task's score" in effect_means(found)
 
 
 def test_ways_to_fail_are_told_apart(organism: LanguageModel) -> None:

@@ -133,7 +133,7 @@ def _finding(edit: Edit, localization: Localization, report: EvalReport, provena
             f"Head map, {len(headmap.head_map(edit, localization, provenance))} layers: the effect of every head, "
             f"the {wording.fate(provenance)} and the universal ones marked"
         ),
-        "effect_means": Inert(wording.EFFECT),
+        "effect_means": Inert(wording.effect_means(localization)),
         "removed": [
             {
                 "unit": Inert(f"{effect.unit}{' (added to the others)' if effect.given else ''}"),

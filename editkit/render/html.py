@@ -71,7 +71,7 @@ def render(
         "universal": ", ".join(show(localization.universal)),
         "facts": facts(localization.diagnostics),
         "fate": wording.fate(provenance),
-        "effect_means": wording.EFFECT,
+        "effect_means": wording.effect_means(localization),
         "untested": wording.not_tested(exhibits.audits),
         "pairs": _pairs(report, exhibits.transcripts),
         **_results(edit, localization, report, provenance),

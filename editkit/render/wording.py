@@ -20,11 +20,13 @@ from editkit.render.inert import clean
 
 UNKNOWN = "–"
 
-EFFECT = (
-    "An effect is the change, in points, of the probability that the model gives its own correct answers when this "
-    "head alone is switched off. The search ranks heads by it."
-)
-"""An effect is no score: a small change of probability can turn many answers, or none."""
+EFFECTS = {
+    "likelihood": "An effect is the change, in points, of the probability that the model gives its own correct answers "
+    "when this head alone is switched off. The search ranks heads by it.",
+    "answers": "An effect is the change of the task's score, in points, when this head alone is switched off, on the "
+    "examples of the search. The search ranks heads by it.",
+}
+"""By what the search looked at. A likelihood is no score: a small change of it can turn many answers, or none."""
 
 Fate = Literal["removed", "tried"]
 
@@ -41,6 +43,11 @@ NOT_TESTED = {
     "skills": "Every skill that has no row in the table above.",
 }
 """What a report says nothing about unless an audit of that name was run."""
+
+
+def effect_means(localization: Localization) -> str:
+    """What an effect of this search is, in two sentences."""
+    return EFFECTS.get(str(localization.diagnostics.get("scores")), EFFECTS["likelihood"])
 
 
 def percent(value: float | None) -> str:
