@@ -96,7 +96,8 @@ def test_the_output_is_what_the_contract_says(name: str, removed) -> None:
     assert edit["format"] == 1
     assert edit["kind"] == "head"
     found = json.loads((out / "editkit" / "localization.json").read_text("utf-8"))
-    assert {"method", "seed", "evaluations", "order", "universal", "found", "diagnostics"} == found.keys()
+    wanted = {"method", "seed", "evaluations", "order", "universal", "formats", "found", "diagnostics"}
+    assert found.keys() == wanted
     assert found["evaluations"] < 144  # one-shot search of every head
     assert (out / "editkit" / "report.html").stat().st_size > 10_000
     assert (out / "README.md").read_text("utf-8").startswith("---\n")
