@@ -21,7 +21,7 @@ from editkit.model import LanguageModel
 from editkit.task import examples_of
 from editkit.tasks.find import find
 from editkit.tasks.harness import HarnessTask
-from tests import test_harness, untrained
+from tests import benchmark_rows, test_harness, untrained
 from tests.test_execution import HUMANEVAL, MBPP, MISSING
 from tests.test_harness import ARC, DATA, GSM8K, MMLU
 
@@ -84,6 +84,27 @@ def test_scores_of_a_live_model_are_those_of_lm_eval(model: LanguageModel, name:
     else:
         assert row.score.mean <= sum(expected) / LIMIT + 1e-9
     assert name == "gsm8k" or row.collapse == 0, "a choice cannot collapse"
+
+
+@pytest.mark.parametrize("name", list(benchmark_rows.ROWS))
+def test_tasks_without_data_at_hand_score_as_lm_eval_does_on_rows_of_their_form(
+    model: LanguageModel, name: str, tmp_path: Path
+) -> None:
+    spec = benchmark_rows.settings(name, tmp_path)
+    task = find({"lm_eval": spec, "name": name}, allow_code=True)
+    assert isinstance(task, HarnessTask)
+    [row] = standings(model, tasks=[task], limit=LIMIT, work=tmp_path / "work").rows
+    ids = [example.id for example in examples_of(task, "report", limit=LIMIT)]
+    assert (row.task, row.n, row.collapse) == (name, LIMIT, 0)
+    assert row.score.mean == pytest.approx(sum(reference(model, task, spec, ids)) / LIMIT)
+
+
+def test_a_letter_benchmark_is_asked_as_text_too(model: LanguageModel, tmp_path: Path) -> None:
+    spec = benchmark_rows.settings("wmdp_bio", tmp_path)
+    task = find({"lm_eval": spec, "name": "wmdp_bio", "text": True}, allow_code=True)
+    assert (task.name, task.format) == ("wmdp_bio-text", "choice-text")
+    [row] = standings(model, tasks=[task], limit=LIMIT, work=tmp_path / "work").rows
+    assert (row.n, row.collapse) == (LIMIT, 0)
 
 
 @pytest.mark.skipif(bool(MISSING), reason=f"no sandbox on this machine: {MISSING}")
