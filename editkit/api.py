@@ -42,7 +42,7 @@ from editkit.work import work_for
 
 def localize(
     model: LanguageModel,
-    name: str | Recipe,
+    name: str | Path | Recipe,
     *,
     method: str | None = None,
     seed: int = 0,
@@ -76,7 +76,7 @@ def knocked_out(model: LanguageModel, heads: Iterable[Unit]) -> Iterator[None]:
 
 
 def bake(
-    base: Source | str | None,
+    base: Source | str | Path | None,
     heads: Iterable[Unit] | str | Path,
     *,
     out: str | Path,
@@ -110,7 +110,7 @@ def bake(
     return EXPORTS[format](edit, source, Path(out), **options)
 
 
-def _edit_at(path: Path, base: Source | str | None, revision: str | None) -> tuple[Edit, Source]:
+def _edit_at(path: Path, base: Source | str | Path | None, revision: str | None) -> tuple[Edit, Source]:
     """The edit that a file or an output of editkit holds, and its base; a delta is proved against the base."""
     file = path / "editkit" / "edit.json" if path.is_dir() else path
     try:
@@ -137,7 +137,7 @@ def bake_named(model: str | None, *, heads: str | None, edit: Path | None, form:
 def evaluate(
     model: LanguageModel | str | Path | None = None,
     *,
-    base: LanguageModel | Source | str | None,
+    base: LanguageModel | Source | str | Path | None,
     tasks: Sequence[str] = (),
     limit: int = 200,
     seed: int = 0,
@@ -162,9 +162,9 @@ def evaluate(
 
 
 def remove_capability(
-    name: str | Recipe,
+    name: str | Path | Recipe,
     *,
-    model: LanguageModel | Source | str | None = None,
+    model: LanguageModel | Source | str | Path | None = None,
     out: str | Path | None = None,
     revision: str | None = None,
     method: str | None = None,
@@ -271,18 +271,18 @@ def _model(
         return model
     if isinstance(model, Source):
         return load_source(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    return load(None if model is None else str(model), device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    return load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
 
 
 def _tasks(names: Sequence[str], allow_code: bool) -> list[Task]:
     return [find(name, where="--task", allow_code=allow_code) for name in names] or list(TASKS.values())
 
 
-def _capability(name: str | Recipe, allow_code: bool) -> Capability:
+def _capability(name: str | Path | Recipe, allow_code: bool) -> Capability:
     """Files that a recipe names lie beside it."""
     if isinstance(name, Recipe):
         return capability(name, allow_code=allow_code)
-    return capability(recipes.read(name), folder=Path(name).parent, allow_code=allow_code)
+    return capability(recipes.read(str(name)), folder=Path(name).parent, allow_code=allow_code)
 
 
 def _as_command(recipe: Recipe, source: Source, out: Path, seed: int) -> str:

@@ -5,6 +5,7 @@ load("meta-llama/Llama-3.2-1B-Instruct", dtype="bfloat16") -> LanguageModel
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from editkit.source import Source, resolve
 
 
 def load(
-    model: str | None = None,
+    model: str | Path | None = None,
     *,
     revision: str | None = None,
     device: str = "auto",
