@@ -155,7 +155,7 @@ def test_no_color_and_pipes_get_plain_text(monkeypatch):
 
 def test_away_from_a_terminal_a_stage_is_one_line():
     stream = io.StringIO()
-    work = stages(Console(file=stream, width=100, force_terminal=False))
+    work = stages(Console(file=stream, width=100, force_terminal=False), shortest=0.0)
     with work("Finding heads", 200) as advance:
         for _ in range(100):
             advance(2)
@@ -163,6 +163,9 @@ def test_away_from_a_terminal_a_stage_is_one_line():
         pass
     lines = stream.getvalue().splitlines()
     assert [line.split(":")[0] for line in lines] == ["Finding heads", "Selectivity"] and "200" in lines[0]
+    with stages(Console(file=stream, width=100, force_terminal=False), shortest=60.0)("Known", 1):
+        pass
+    assert stream.getvalue().splitlines() == lines
 
 
 def test_on_a_terminal_stages_nest_and_survive_an_error():

@@ -1,4 +1,4 @@
-"""Progress for people: a bar with the time left on a terminal, one line per stage anywhere else. Always on stderr.
+"""Progress for people: a bar with the time left on a terminal, one line per stage that took time anywhere else. Always on stderr.
 
 with stages()("Finding heads", 4000) as advance:
     advance(100)
@@ -23,13 +23,17 @@ from editkit.render import streams
 from editkit.render.inert import clean
 
 
-def stages(console: Console | None = None) -> Stages:
-    """The way work tells people that it advances; stages may be nested, and each leaves one line."""
+def stages(console: Console | None = None, *, shortest: float = 0.5) -> Stages:
+    """The way work tells people that it advances; stages may be nested, and each leaves one line.
+
+    Args:
+        shortest: away from a terminal, a stage of fewer seconds (its measurements were there already) leaves none.
+    """
     place = console or streams.console(sys.stderr)
-    return _bars(place) if place.is_terminal else _lines(place)
+    return _bars(place) if place.is_terminal else _lines(place, shortest)
 
 
-def _lines(console: Console) -> Stages:
+def _lines(console: Console, shortest: float) -> Stages:
     @contextmanager
     def stage(title: str, total: int | None = None) -> Iterator[Advance]:
         start, done = time.monotonic(), 0
@@ -39,8 +43,9 @@ def _lines(console: Console) -> Stages:
             done += count
 
         yield advance
-        number = f" {done:,}," if done else ""
-        console.print(Text(f"{clean(title)}:{number} {_clock(time.monotonic() - start)}"))
+        seconds, number = time.monotonic() - start, f" {done:,}," if done else ""
+        if seconds >= shortest:
+            console.print(Text(f"{clean(title)}:{number} {_clock(seconds)}"))
 
     return stage
 
