@@ -1,4 +1,4 @@
-"""Progress for people: a bar with the time left on a terminal, one line per stage that took time anywhere else. Always on stderr.
+"""Progress for people: a bar with the time left on a terminal, else a line for each stage that took time. On stderr.
 
 with stages()("Finding heads", 4000) as advance:
     advance(100)
