@@ -155,5 +155,6 @@ def test_a_warning_is_a_sentence_without_a_place_in_the_code() -> None:
     @group.command()
     def warn() -> None:
         warnings.warn("few tasks", stacklevel=1)
+        warnings.warn("will go in v6", FutureWarning, stacklevel=1)
 
     assert CliRunner().invoke(group, ["warn"]).stderr == "warning: few tasks\n"

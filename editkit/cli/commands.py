@@ -38,6 +38,8 @@ class Commands(click.Group):
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _warned
+                for category in (DeprecationWarning, FutureWarning):  # of libraries, for those who write programs
+                    warnings.simplefilter("ignore", category)
                 return super().invoke(ctx)
         except EditkitError as error:
             _flagged("error:", str(error), "red")

@@ -43,7 +43,9 @@ def measure(base: Path, adapter: Path, maps: Sequence[Spanned]) -> tuple[Deviati
     """
     import torch
     from transformers import AutoConfig
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     stored: Any = AutoConfig.from_pretrained(base, trust_remote_code=False).dtype or torch.float32
     return tuple(_measure(base, adapter, maps, dtype) for dtype in dict.fromkeys((torch.float32, stored)))
 
