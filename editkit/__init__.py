@@ -16,11 +16,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from editkit.api import bake as bake
     from editkit.api import evaluate as evaluate
     from editkit.api import knocked_out as knocked_out
     from editkit.api import localize as localize
     from editkit.api import remove_capability as remove_capability
+    from editkit.baking import bake as bake
     from editkit.edit import Base as Base
     from editkit.edit import Edit as Edit
     from editkit.errors import EditkitError as EditkitError
@@ -42,7 +42,7 @@ _PUBLIC = {
     "Neuron": "units",
     "NotLocalized": "errors",
     "TooMuchDamage": "errors",
-    "bake": "api",
+    "bake": "baking",
     "evaluate": "api",
     "knocked_out": "api",
     "load": "loading",

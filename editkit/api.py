@@ -1,7 +1,7 @@
 """The public verbs: names and paths in, values out. The command line and notebooks call the same functions.
 
 found = localize(load(), "swear", seed=0)
-bake(model.source, found.top(4), out="no-swear")
+result = remove_capability("swear", out="no-swear")
 """
 
 from __future__ import annotations
@@ -10,16 +10,12 @@ import datetime
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from editkit import recipe as recipes
 from editkit.comparison import Standings
 from editkit.edit import Edit
-from editkit.errors import EditkitError, UsageError
 from editkit.evaluation import EvalReport
-from editkit.export import EXPORTS, delta
-from editkit.export.checkpoint import Written
-from editkit.hub import Preflight, Pushed, preflight, push_finished
 from editkit.loading import load, load_source
 from editkit.localization import Localization
 from editkit.locate import Capability, capability, control_measures, universal_heads
@@ -35,9 +31,12 @@ from editkit.store import opened
 from editkit.task import Task
 from editkit.tasks import TASKS
 from editkit.tasks.find import find
-from editkit.units import Unit, parse_all
+from editkit.units import Unit
 from editkit.universal import Universals
 from editkit.work import work_for
+
+if TYPE_CHECKING:
+    from editkit.hub import Preflight, Pushed
 
 
 def localize(
@@ -73,65 +72,6 @@ def knocked_out(model: LanguageModel, heads: Iterable[Unit]) -> Iterator[None]:
 
     with hooked(model.network, model.architecture, heads):
         yield
-
-
-def bake(
-    base: Source | str | Path | None,
-    heads: Iterable[Unit] | str | Path,
-    *,
-    out: str | Path,
-    format: str = "checkpoint",
-    revision: str | None = None,
-    link: bool = False,
-    allow_large_rank: bool = False,
-) -> Written:
-    """Write ``base`` without ``heads`` to ``out``: bytes are copied and slices zeroed, no model is loaded.
-
-    Args:
-        base: a model's ``source``, a Hub id, a local directory, or None for the bundled organism.
-        heads: the heads; or the path of an ``edit.json``, of an output of editkit, or of a delta, which must fit
-            ``base`` (None: the model that the edit names).
-        format: ``checkpoint``, ``lora`` (exact; the base is loaded to measure it) or ``delta`` (only what changed).
-        link: share unchanged files with the base instead of copying them (checkpoint).
-        allow_large_rank: write an adapter even where vLLM cannot serve its rank (lora).
-
-    Raises:
-        EditkitError: a head the model does not have, an existing ``out``, weights that cannot be patched.
-        IntegrityError: a delta that was made for other weights.
-    """
-    if format not in EXPORTS:
-        raise UsageError(f"There is no format {format!r}. Known: {', '.join(EXPORTS)}.")
-    if isinstance(heads, str | Path):
-        edit, source = _edit_at(Path(heads), base, revision)
-    else:
-        source = base if isinstance(base, Source) else resolve(base, revision, identify=format != "checkpoint")
-        edit = Edit(source.base, frozenset(heads))
-    options = {"checkpoint": {"link": link}, "lora": {"allow_large_rank": allow_large_rank}}.get(format, {})
-    return EXPORTS[format](edit, source, Path(out), **options)
-
-
-def _edit_at(path: Path, base: Source | str | Path | None, revision: str | None) -> tuple[Edit, Source]:
-    """The edit that a file or an output of editkit holds, and its base; a delta is proved against the base."""
-    file = path / "editkit" / "edit.json" if path.is_dir() else path
-    try:
-        text = file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise EditkitError(f"{path}: expected an edit.json, or an output of editkit; {error}.") from error
-    edit = Edit.from_json(text, where=str(file))
-    if not isinstance(base, Source):
-        base = resolve(base or edit.base.model, revision or (None if base else edit.base.revision))
-    return (delta.edit_on(path, base) if delta.is_delta(path) else edit), base
-
-
-def bake_named(model: str | None, *, heads: str | None, edit: Path | None, form: str, **options: Any) -> Written:
-    """``bake`` as the command line says it: the heads by name, or the path of an edit.
-
-    Raises:
-        UsageError: neither or both of ``heads`` and ``edit`` are given.
-    """
-    if (heads is None) == (edit is None):
-        raise UsageError("Give either --heads L11H2,L26H7 or --edit edit.json, not both and not neither.")
-    return bake(model, parse_all(heads) if heads is not None else edit or "", format=form, **options)
 
 
 def evaluate(
@@ -195,6 +135,8 @@ def remove_capability(
         NotLocalized, TooMuchDamage: no checkpoint; ``out`` holds the evidence.
         IntegrityError: the written checkpoint does not behave as the measured model.
     """
+    from editkit.hub import preflight, push_finished
+
     wanted = _capability(name, allow_code)
     recipe = wanted.recipe
     if push is not None:

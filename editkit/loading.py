@@ -12,7 +12,6 @@ import torch
 
 from editkit.errors import EditkitError
 from editkit.model import TOKENS_PER_BATCH, Budget, LanguageModel
-from editkit.prefix import reusable
 from editkit.sharing import shareable
 from editkit.source import Source, resolve
 
@@ -57,6 +56,7 @@ def load_source(
     from transformers.utils import logging
 
     from editkit.architecture import from_model
+    from editkit.prefix import reusable
     from editkit.proof import prove
 
     logging.disable_progress_bar()

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,10 +22,12 @@ from editkit.batches import Batch, batches, distinct
 from editkit.encoding import Encoded, encode, window_of
 from editkit.errors import EditkitError
 from editkit.knockout import knocked_out
-from editkit.prefix import Prefix, run
 from editkit.sharing import widened
 from editkit.source import Source
 from editkit.task import Generate, Likelihood, Output, Request
+
+if TYPE_CHECKING:
+    from editkit.prefix import Prefix
 
 TOKENS_PER_BATCH = {"cpu": 16_384, "cuda": 131_072, "mps": 32_768}
 """Where batches start; they shrink when memory runs out, and stay shrunk."""
@@ -163,6 +165,8 @@ class LanguageModel:
 
     def _prefix(self, tokens: list[int], masks: np.ndarray | None, rows: int, shared: int) -> Prefix:
         """Run what all rows begin with, once per distinct mask, and once at all below the first knockout."""
+        from editkit.prefix import run
+
         number = distinct(masks, range(rows))
         which = torch.tensor([number[row] for row in range(rows)], device=self.device)
         firsts = [int((which == place).nonzero()[0]) for place in range(len(set(number.values())))]

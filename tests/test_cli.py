@@ -104,6 +104,18 @@ def test_help_imports_neither_torch_nor_transformers() -> None:
     assert "remove-capability" in found.stdout
 
 
+@pytest.mark.parametrize("command", ["inspect", "bake --heads L1H3 -o new", "bake --heads L1H3 --format delta -o new"])
+def test_what_needs_no_model_imports_no_model_library(command: str, tmp_path: Path) -> None:
+    script = (
+        "import sys; from editkit.cli import main\n"
+        f"main({command.split()!r}, standalone_mode=False)\n"
+        "heavy = {'torch', 'transformers', 'huggingface_hub'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+
+
 @pytest.mark.parametrize("command", list(main.commands))
 def test_every_command_has_help(command: str) -> None:
     result = run(command, "--help")

@@ -14,8 +14,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from editkit import api, architecture, headers, manifest
+from editkit import architecture, headers, manifest
 from editkit.architecture import Architecture
+from editkit.baking import bake
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError, UsageError
 from editkit.export import EXPORTS, checkpoint, delta, lora
@@ -268,10 +269,10 @@ def test_a_delta_fits_its_own_base_only(tmp_path: Path) -> None:
 def test_an_edit_is_baked_from_its_heads_its_file_or_its_delta_alike(tmp_path: Path, form: str) -> None:
     source, _ = save("llama", tmp_path / "base")
     made, name = tmp_path / "delta", str(tmp_path / "base")
-    api.bake(name, [Head(1, 0)], out=made, format="delta")
-    from_heads = api.bake(name, [Head(1, 0)], out=tmp_path / "heads", format=form)
+    bake(name, [Head(1, 0)], out=made, format="delta")
+    from_heads = bake(name, [Head(1, 0)], out=tmp_path / "heads", format=form)
     for place, base in ((made, None), (made / "editkit" / "edit.json", name), (made, source)):
-        written = api.bake(base, place, out=tmp_path / "again", format=form)
+        written = bake(base, place, out=tmp_path / "again", format=form)
         assert (written.form, written.edited, written.notes) == (form, from_heads.edited, from_heads.notes)
         assert_same_files(tmp_path / "heads", tmp_path / "again")
         shutil.rmtree(tmp_path / "again")
@@ -282,7 +283,7 @@ def test_a_delta_whose_base_changed_is_refused_whatever_its_revision_says(tmp_pa
     source = resolve(checkpoints.write(tmp_path / "base"))
     there = replace(source, base=Base("owner/name", "0" * 40))
     delta.write(Edit(there.base, frozenset({Head(0, 1)})), there, tmp_path / "delta")
-    api.bake(source, tmp_path / "delta", out=tmp_path / "fits")
+    bake(source, tmp_path / "delta", out=tmp_path / "fits")
     with pytest.raises(UsageError, match="is a checkpoint, not a delta"):
         delta.edit_on(tmp_path / "fits", source)
     tensor = headers.read(source.directory).tensors["model.layers.0.self_attn.o_proj.weight"]
@@ -290,7 +291,7 @@ def test_a_delta_whose_base_changed_is_refused_whatever_its_revision_says(tmp_pa
     raw[tensor.start] ^= 1
     (source.directory / tensor.file).write_bytes(raw)
     with pytest.raises(IntegrityError, match="made for other weights"):
-        api.bake(str(source.directory), tmp_path / "delta", out=tmp_path / "out")
+        bake(str(source.directory), tmp_path / "delta", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

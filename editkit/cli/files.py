@@ -30,9 +30,9 @@ def bake(as_json: bool, **options: Any) -> None:
     As a checkpoint, an exact LoRA adapter, or a delta. No model is loaded, but for an adapter: its deviation from the
     checkpoint is measured.
     """
-    from editkit import api
+    from editkit.baking import bake_named
 
-    written = api.bake_named(**options)
+    written = bake_named(**options)
     for sentence in written.notes:
         note(sentence)
     if as_json:
