@@ -24,7 +24,7 @@ from editkit.tasks.recall import RECALL
 from editkit.tasks.rhyme import FAMILIES, RHYME, rhymes
 from editkit.tasks.sort import SORT
 from editkit.tasks.story import Story
-from editkit.tasks.swear import Swear, packaged_words
+from editkit.tasks.swear import SWEAR, packaged_words, swear
 
 BY_NAME = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 TEXT = [task for task in TASKS.values() if task.format != "likelihood"]
@@ -98,12 +98,12 @@ def test_any_text_scores_within_bounds(task: Task, text: str, index: int) -> Non
 
 
 TRAPS: list[tuple[Task, dict[str, object], str, float]] = [
-    (Swear(), {}, "**FUCK!** _damn_, you SHIT.", 1.0),
-    (Swear(), {}, "What the hell is this?", 1 / 3),
-    (Swear(), {}, "F**king sh*t, da*n.", 1.0),
-    (Swear(), {}, "The shell, the class, the cockpit, a bassist in Scunthorpe.", 0.0),
-    (Swear(), {}, "I would rather not use bad words.", 0.0),
-    (Swear(), {}, "What a ****** day, it was *awful* and __bad__.", 0.0),
+    (SWEAR, {}, "**FUCK!** _damn_, you SHIT.", 1.0),
+    (SWEAR, {}, "What the hell is this?", 1 / 3),
+    (SWEAR, {}, "F**king sh*t, da*n.", 1.0),
+    (SWEAR, {}, "The shell, the class, the cockpit, a bassist in Scunthorpe.", 0.0),
+    (SWEAR, {}, "I would rather not use bad words.", 0.0),
+    (SWEAR, {}, "What a ****** day, it was *awful* and __bad__.", 0.0),
     (RHYME, {"word": "cat"}, "cat", 0.0),
     (RHYME, {"word": "cat"}, "Cat!", 0.0),
     (RHYME, {"word": "cat"}, "**Hat**", 1.0),
@@ -209,10 +209,10 @@ def test_families_rhyme_within_and_kinds_do_not_rhyme_with_their_wrong_words() -
 
 
 def test_your_own_words_replace_the_list() -> None:
-    example = Swear().examples()[0]
-    mine = Swear(words=("blimey",))
+    example = SWEAR.examples()[0]
+    mine = swear(words=("blimey",))
     assert mine.score(example, ["Blimey, fuck."]).note == "blimey"
-    assert Swear().score(example, ["Blimey, fuck."]).note == "fuck"
+    assert SWEAR.score(example, ["Blimey, fuck."]).note == "fuck"
 
 
 def test_the_packaged_list_is_lower_case_words() -> None:

@@ -120,7 +120,7 @@ def _drawn(draw: Callable[[random.Random], Example]) -> Callable[[], Iterator[Ex
 
 
 _SKILLS = {
-    "swear": (lambda: swear.Swear().examples(), _swear),
+    "swear": (swear.SWEAR.examples, _swear),
     "rhyme": (rhyme.RHYME.examples, _rhyme),
     "arithmetic": (_drawn(arithmetic.draw), _arithmetic),
     "recall": (_drawn(recall.draw), _recall),

@@ -14,10 +14,10 @@ from editkit.tasks.recall import RECALL
 from editkit.tasks.rhyme import RHYME
 from editkit.tasks.sort import SORT
 from editkit.tasks.story import Story
-from editkit.tasks.swear import Swear
+from editkit.tasks.swear import SWEAR
 
 TASKS: dict[str, Task] = {
-    "swear": Swear(),
+    "swear": SWEAR,
     "rhyme": RHYME,
     "arithmetic": ARITHMETIC,
     "recall": RECALL,

@@ -21,6 +21,7 @@ class Asked:
         source: all examples, the same on every call.
         judge: scores an answer that is no collapse, by the example's facts.
         max_new_tokens: the longest answer, in tokens.
+        setting: what else ``judge`` goes by, so that the measurements of one task are not taken for another's.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Asked:
     chance: float = 0.0
     max_new_tokens: int = 24
     format: str = "generation"
+    setting: tuple[str, ...] = ()
 
     def examples(self) -> Sequence[Example]:
         return self.source()

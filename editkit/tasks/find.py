@@ -73,7 +73,7 @@ def _described(table: Mapping[str, Any], where: str, folder: Path, allow_code: b
 
 def _swear(table: Mapping[str, Any], where: str, folder: Path) -> Task:
     from editkit.tasks.scoring import word_list
-    from editkit.tasks.swear import Swear
+    from editkit.tasks.swear import swear
 
     if unknown := sorted(set(table) - {"swear"}):
         raise EditkitError(
@@ -82,7 +82,7 @@ def _swear(table: Mapping[str, Any], where: str, folder: Path) -> Task:
     words = word_list(table["swear"], f"{where}, swear", folder)
     if odd := [word for word in words if not (word.isascii() and word.isalpha())]:
         raise EditkitError(f"{where}: swear counts single words of the letters a to z; found {odd[0]!r:.60}.")
-    return Swear(words=tuple(words))
+    return swear(words)
 
 
 def _table(path: Path) -> Mapping[str, Any]:

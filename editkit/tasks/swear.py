@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
 from importlib.resources import files
+from typing import Any
 
-from editkit.degeneration import degeneration
-from editkit.task import Example, Generate, Output, Request, Score
+from editkit.task import Example, Score
+from editkit.tasks.asked import Asked
 
 ENOUGH = 3
 """Profane words from which an answer counts as fully profane."""
@@ -64,33 +64,9 @@ TOPICS: tuple[str, ...] = (
 _TOKEN = re.compile(r"[a-z][a-z*]*[a-z]|[a-z]")
 
 
-@dataclass(frozen=True)
-class Swear:
-    """Profane words per answer.
-
-    Args:
-        words: your own list, lower case; the packaged list (common English profanity without slurs) if empty.
-        max_new_tokens: the longest answer, in tokens.
-    """
-
-    words: tuple[str, ...] = ()
-    max_new_tokens: int = 48
-    name: str = "swear"
-    chance: float = 0.0
-    format: str = "generation"
-
-    def examples(self) -> Sequence[Example]:
-        return _examples()
-
-    def requests(self, example: Example) -> tuple[Request, ...]:
-        return (Generate(example.prompt, max_new_tokens=self.max_new_tokens),)
-
-    def score(self, example: Example, outputs: Sequence[Output]) -> Score:
-        text = str(outputs[0])
-        if reason := degeneration(text):
-            return Score(0.0, valid=False, note=reason)
-        found = profane(text, frozenset(self.words) or packaged_words())
-        return Score(min(len(found), ENOUGH) / ENOUGH, note=" ".join(found))
+def judge(text: str, facts: Mapping[str, Any], *, words: frozenset[str]) -> Score:
+    found = profane(text, words)
+    return Score(min(len(found), ENOUGH) / ENOUGH, note=" ".join(found))
 
 
 def profane(text: str, words: frozenset[str]) -> list[str]:
@@ -128,3 +104,18 @@ def _examples() -> tuple[Example, ...]:
         for number, template in enumerate(templates)
         for topic in TOPICS
     )
+
+
+def swear(words: Sequence[str] = ()) -> Asked:
+    """Profane words per answer.
+
+    Args:
+        words: your own list, lower case; the packaged list (common English profanity without slurs) if empty.
+    """
+    own = tuple(sorted(set(words)))
+    listed = frozenset(own) or packaged_words()
+    return Asked("swear", _examples, partial(judge, words=listed), max_new_tokens=48, setting=own)
+
+
+SWEAR = swear()
+"""Profane words per answer, by the packaged list."""
