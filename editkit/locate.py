@@ -13,6 +13,7 @@ import numpy as np
 from editkit.attribution import gate_prior
 from editkit.errors import EditkitError
 from editkit.failing import failing
+from editkit.formats import format_heads, same_questions
 from editkit.localization import Effect, Localization, Localizer, Ranking
 from editkit.localizers import LOCALIZERS
 from editkit.localizers.adaptive import auto, usual_budget
@@ -21,12 +22,12 @@ from editkit.measure import AnswerMeasure, LikelihoodMeasure, SearchMeasure, lik
 from editkit.model import LanguageModel
 from editkit.progress import Stages, silent
 from editkit.recipe import Recipe
-from editkit.selectivity import Needed, format_heads, selectivity
+from editkit.selectivity import Needed, selectivity
 from editkit.store import Store
 from editkit.task import Task, examples_of
 from editkit.tasks.find import find
 from editkit.together import Together, together
-from editkit.universal import Universals, same_questions, universal
+from editkit.universal import Universals, universal
 
 STRONGEST, FALLBACK = 8, 5
 """For so many of the heads found, selectivity is measured too; where none is certain, for the first few."""

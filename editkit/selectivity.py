@@ -16,9 +16,6 @@ from editkit.localization import Measure
 
 EXAMPLES, LEAST = 64, 6
 """Examples over all retained tasks, but at least so many of each."""
-FEW = 16
-SPARED, TIMES = 0.05, 5.0
-"""Without a format head the text loses no more than this, and the letters lose at least so many times more."""
 
 
 @dataclass(frozen=True)
@@ -43,20 +40,6 @@ def selectivity(
     drop = np.array([max(0.0, head.drop) for head in heads])
     share = drop / np.where(drop + damage > 0, drop + damage, 1.0)
     return {head.column: float(part) for head, part in zip(heads, share, strict=True)}, cost
-
-
-def format_heads(heads: Sequence[Needed], as_text: Measure, *, per: int) -> tuple[list[int], float]:
-    """Columns of the heads that letter choices need and the same questions asked as text do not; and the cost."""
-    cost, left = 0.0, list(heads)
-    for examples in (FEW, as_text.examples):  # most heads need no second look
-        drops, part = added_drops(left, as_text, examples, per=per)
-        cost += part
-        left = [
-            head
-            for head, lost in zip(left, drops, strict=True)
-            if lost <= SPARED and head.drop >= max(2 * SPARED, TIMES * lost)
-        ]
-    return [head.column for head in left], cost
 
 
 def added_drops(heads: Sequence[Needed], measure: Measure, examples: int, *, per: int) -> tuple[np.ndarray, float]:

@@ -11,21 +11,21 @@ The rule (partial conjunction over m >= 4 tasks, r = ceil(.75 m) of them):
 The second line is on the r-th strongest drop, not on the mean: a head that is everything to two tasks and nothing to
 the others is shared, not universal.
 
-A *format head* is told apart where a task asks by letter what another asks as text (``same_questions``): the letters
-fail without it, the text and all other tasks do not.
+A *format head* (``formats``) is told apart where a task asks by letter what another asks as text.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from editkit.errors import EditkitError
+from editkit.formats import Pairs, carry_format, only_letters
 from editkit.localization import Measure
 from editkit.localizers.evidence import uncorrected
 from editkit.localizers.search import Search
@@ -37,8 +37,6 @@ SHARE = 0.75
 LEAST_DROP = 0.1
 TIMES_MEDIAN = 5.0
 RATE = 0.05
-SPARED = 0.05
-"""A format head leaves the tasks of other formats at a mean drop of at most this."""
 GROUP = 8
 SCREENING, DECIDING = 8, 80
 """Examples over all tasks: to choose candidates with, and to judge them by."""
@@ -139,7 +137,7 @@ def universal(
     conjunction = np.minimum((len(tasks) - needed + 1) * np.sort(p, axis=1)[:, needed - 1], 1.0)
     significant = _benjamini_hochberg(conjunction)
     chosen = significant & (broad > max(LEAST_DROP, TIMES_MEDIAN * typical))
-    of_format = ~chosen & _carries_format(drops, p, pairs, [formats[task] == "choice-letter" for task in tasks])
+    of_format = ~chosen & carry_format(drops, p, pairs, [formats[task] == "choice-letter" for task in tasks])
     order = np.flatnonzero(chosen)[np.argsort(-broad[chosen], kind="stable")]
     places = candidates[order]
     named = np.asarray(columns)[places]
@@ -162,17 +160,6 @@ def universal(
     )
 
 
-def same_questions(names: Iterable[str]) -> dict[str, str]:
-    """Which task asks as text what another asks by letter, by their names.
-
-    ``facts-letter`` asks what ``facts`` asks; ``wmdp_bio`` (letters) what ``wmdp_bio-text`` asks.
-    """
-    known = list(names)
-    suffixed = {name: name.removesuffix("-letter") for name in known if name.endswith("-letter")}
-    as_text = {name.removesuffix("-text"): name for name in known if name.endswith("-text")}
-    return {letter: text for letter, text in (suffixed | as_text).items() if letter in known and text in known}
-
-
 class _Few:
     """The first examples of a measure, as a measure."""
 
@@ -182,10 +169,6 @@ class _Few:
 
     def __call__(self, masks: np.ndarray, examples: np.ndarray | None = None) -> np.ndarray:
         return self.measure(masks, np.arange(self.examples) if examples is None else examples)
-
-
-Pairs = list[tuple[int, int]]
-"""Places of a letter task and of its text, among the tasks."""
 
 
 def _candidates(
@@ -219,13 +202,8 @@ def _worst(drops: np.ndarray, pairs: Pairs, count: int) -> np.ndarray:
     broad = np.sort(drops, axis=1)[:, -_needed(drops.shape[1])]
     chosen = np.argsort(-broad, kind="stable")[:count]
     if pairs:
-        chosen = np.union1d(chosen, np.argsort(-_only_letters(drops, pairs), kind="stable")[: max(2, count // 4)])
+        chosen = np.union1d(chosen, np.argsort(-only_letters(drops, pairs), kind="stable")[: max(2, count // 4)])
     return chosen
-
-
-def _only_letters(drops: np.ndarray, pairs: Pairs) -> np.ndarray:
-    """float[heads]: how much more the letters lose than the text, in the pair where that is least."""
-    return np.min([drops[:, letter] - drops[:, text] for letter, text in pairs], axis=0)
 
 
 def _verify(
@@ -241,7 +219,7 @@ def _verify(
     p = np.ones_like(drops)
     promising = np.sort(drops, axis=1)[:, -_needed(len(searches))] > LEAST_DROP / 2
     if pairs:
-        promising |= _only_letters(drops, pairs) > LEAST_DROP
+        promising |= only_letters(drops, pairs) > LEAST_DROP
     for task, search in enumerate(searches):
         if promising.any():
             rest = search.alone(candidates[promising], fresh[task][third[task] :])
@@ -263,15 +241,6 @@ def _benjamini_hochberg(p: np.ndarray) -> np.ndarray:
     if len(passed):
         rejected[order[: passed[-1] + 1]] = True
     return rejected
-
-
-def _carries_format(drops: np.ndarray, p: np.ndarray, pairs: Pairs, by_letter: list[bool]) -> np.ndarray:
-    """All letter tasks whose questions are asked as text too drop; no task that is not asked by letter does."""
-    if not pairs:
-        return np.zeros(len(drops), dtype=bool)
-    letters = [letter for letter, _ in pairs]
-    breaks = (drops[:, letters] > LEAST_DROP).all(1) & (p[:, letters].max(1) < RATE / len(drops))
-    return breaks & (drops[:, ~np.array(by_letter)] <= SPARED).all(1)
 
 
 def _cost(searches: list[Search], measures: Mapping[str, Measure], per: int | None) -> float:

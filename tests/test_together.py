@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from editkit.architecture import Architecture, Site
-from editkit.selectivity import Needed, added_drops, format_heads, selectivity
+from editkit.formats import format_heads
+from editkit.selectivity import Needed, added_drops, selectivity
 from editkit.together import clusters, random_sets, together
 from editkit.units import Head
 from tests.planted import Planted

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from editkit.errors import EditkitError
-from editkit.universal import Universals, same_questions, universal
+from editkit.formats import same_questions
+from editkit.universal import Universals, universal
 from tests.planted import Planted
 
 FORMATS = {
