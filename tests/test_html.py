@@ -247,9 +247,9 @@ def test_diagnostics_of_any_form_become_lines():
     assert made == {"masks": "240", "mine: passes": "12.5", "mine: ok": "yes", "nan": "unknown"} | {
         "all": "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, … (20 in all)"
     }
-    assert dict(facts({"prior": True, "skipped": None, "stability": {"L1H5": 0.98}})) == {
+    assert dict(facts({"prior": True, "skipped": None, "none": [], "coefficients": {"L1H5": 0.98}})) == {
         "Guided by gradients": "yes",
-        "Stability: share of resampled fits that name L1H5": "0.98",
+        "Fit: coefficient of L1H5": "0.98",
     }
     assert facts({str(place): place for place in range(100)})[-1] == ("…", "20 more in localization.json")
 

@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from editkit.render.joint import joint
+
 SHOWN = 80
 """Lines; the rest is in localization.json, and the last line says so."""
 
@@ -29,7 +31,6 @@ NAMES = {
     "target": "Fit: of",
     "settings tried": "Fit: settings tried",
     "coefficients": "Fit: coefficient of",
-    "stability": "Stability: share of resampled fits that name",
     "design: masks": "Design: masks",
     "design: columns": "Design: heads",
     "design: passes": "Design: times each head is out, on average",
@@ -40,11 +41,18 @@ NAMES = {
     "evaluations: search": "Passes: search",
     "evaluations: universal": "Passes: universal heads",
     "evaluations: selectivity": "Passes: selectivity",
+    "evaluations: format": "Passes: the same questions as text",
+    "evaluations: random sets": "Passes: random sets",
+    "evaluations: ways to fail": "Passes: ways to fail",
+    "scores": "Scores that were searched",
+    "together": "All that were found, together",
+    "one KV group": "Found in one KV group",
     "universal: required tasks": "Universal heads: tasks that must break",
     "universal: median drop": "Universal heads: drop of a typical head",
     "universal: candidates": "Universal heads: candidates",
     "universal: examples": "Universal heads: examples per task",
     "universal: format tested": "Universal heads: answer formats tested apart",
+    "universal: heads": "Universal heads: without",
     "universal: untested": "Universal heads: not looked for",
 }
 """What the localizers of this package record, in words. A name ends where the recorded one goes on."""
@@ -54,7 +62,9 @@ LISTED = 12
 
 
 def facts(diagnostics: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    lines = [(_named(name), shown) for name, shown in _lines("", diagnostics, depth=0)]
+    told = joint(diagnostics)
+    rest = {name: value for name, value in diagnostics.items() if not (told and name == "together")}
+    lines = [(_named(name), shown) for name, shown in _lines("", rest | told, depth=0)]
     more = len(lines) - SHOWN
     return tuple(lines[:SHOWN]) + ((("…", f"{more} more in localization.json"),) if more > 0 else ())
 
@@ -66,15 +76,15 @@ def _lines(prefix: str, value: Any, *, depth: int) -> list[tuple[str, str]]:
             shown = str(name).replace("_", " ")
             found += _lines(f"{prefix}: {shown}" if prefix else shown, part, depth=depth + 1)
         return found
-    return [] if value is None else [(prefix, _shown(value))]
+    return [] if value is None or value == [] else [(prefix, _shown(value))]
 
 
 def _named(name: str) -> str:
-    """The plain name; for ``stability: L1H5`` that of ``stability``, followed by the rest."""
-    if name in NAMES:
-        return NAMES[name]
-    first, colon, rest = name.partition(": ")
-    return f"{NAMES[first]} {rest}" if colon and first in NAMES else name
+    """The plain name; for ``coefficients: L1H5`` that of ``coefficients``, followed by the rest."""
+    for known in (name, *(name[:place] for place in range(len(name), 0, -1) if name[place:].startswith(": "))):
+        if known in NAMES:
+            return NAMES[known] + name[len(known) + 1 :]
+    return name
 
 
 def _shown(value: Any) -> str:
@@ -88,6 +98,8 @@ def _shown(value: Any) -> str:
         return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.4g}"
     if isinstance(value, str):
         return value
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_shown(part)}" for name, part in value.items())
     if isinstance(value, Sequence):
         listed = ", ".join(_shown(part) for part in value[:LISTED])
         return listed + (f", … ({len(value)} in all)" if len(value) > LISTED else "")
