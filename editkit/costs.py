@@ -54,9 +54,7 @@ class Shape:
     @classmethod
     def of_inspection(cls, found: Inspection) -> Shape:
         """From a checkpoint's metadata; without grouped queries, keys and values are as wide as the heads."""
-        sites = found.architecture.sites
-        each = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
-        parameters = sum(count // each.get(dtype, 1) for dtype, count in found.dtypes.items())
+        sites, parameters = found.architecture.sites, found.parameters
         wide = found.bytes / parameters
         cache = sum(2 * (site.groups or site.units) * site.width for site in sites) * wide
         return cls(

@@ -56,6 +56,11 @@ class Inspection:
     def bytes(self) -> int:
         return sum(self.dtypes.values())
 
+    @property
+    def parameters(self) -> int:
+        """Elements of all tensors."""
+        return sum(8 * count // headers.BITS.get(dtype, 8) for dtype, count in self.dtypes.items())
+
     def facts(self) -> dict[str, str]:
         """What the terminal shows beside the table of layers: a name and a sentence each."""
         stored = ", ".join(f"{dtype} {count / 1e9:.2f} GB" for dtype, count in self.dtypes.items())

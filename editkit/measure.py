@@ -102,7 +102,7 @@ class LikelihoodMeasure:
 @dataclass(frozen=True)
 class AnswerMeasure:
     """``measure(masks, examples) -> float[m, e]`` of what the model answers, as the task judges it: what the paper
-    regresses on (2603.03335 §3.2). An answer that collapsed counts as its score says, usually 0.
+    regresses on (2603.03335, eq. 1). An answer that collapsed counts as its score says, usually 0.
     """
 
     model: LanguageModel
@@ -190,7 +190,7 @@ def _space(model: LanguageModel, task: Task, mode: str) -> dict[str, Any]:
         "model": model.source.base.model if model.source.base.revision is None else model.source.base.revision,
         "tokenizer": hashlib.sha256((tokenizer + str(model.tokenizer.chat_template)).encode()).hexdigest(),
         "task": task.name,
-        "scorer": repr(task)[:2000],
+        "scorer": hashlib.sha256(repr(task).encode()).hexdigest(),
         "mode": mode,
         "dtype": model.dtype,
         "device": model.device.type,

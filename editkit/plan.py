@@ -29,7 +29,6 @@ TEMPLATE_TOKENS = 12
 CHARACTERS_PER_TOKEN = 3.5
 USUAL_ANSWER = 24
 """Tokens of a generated answer that is allowed more, about."""
-WIDTHS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 EFFICIENCY = 0.35
 """The share of a plain matrix product's speed that forward passes reach."""
 
@@ -86,7 +85,6 @@ def plan(
     chosen, heads = method or recipe.method, len(found.architecture.heads)
     folder = Path(".") if isinstance(name, Recipe) else Path(name).parent
     target, *retain = [find(spec, folder=folder, allow_code=True) for spec in (recipe.target, *recipe.retain)]
-    parameters = sum(count // WIDTHS.get(dtype, 1) for dtype, count in found.dtypes.items())
     count = evaluations(chosen, heads, recipe, len(retain))
     search = int(count * recipe.examples.locate * _tokens(target))
     tried = min(recipe.max_heads, 6)
@@ -100,13 +98,13 @@ def plan(
         model=found.name,
         method=chosen,
         heads=heads,
-        parameters=parameters,
+        parameters=found.parameters,
         evaluations=count,
         search_tokens=search,
         answer_tokens=int(answered),
         memory=_memory(found),
         disk=found.bytes + (16 << 20),
-        seconds=2.0 * parameters * (search + answered) / (_speed() * EFFICIENCY),
+        seconds=2.0 * found.parameters * (search + answered) / (_speed() * EFFICIENCY),
     )
 
 

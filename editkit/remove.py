@@ -6,6 +6,7 @@ outcome.edit.units, outcome.report.verdict.met
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -205,7 +206,9 @@ def _strongest(found: Localization) -> str:
     if not found.order:
         return "No head could be measured."
     best = found.order[0]
+    known = not (math.isnan(best.low) or math.isnan(best.high))
+    span = f" (95 % interval {100 * best.low:.2f} to {100 * best.high:.2f})" if known else ""
     return (
-        f"The strongest head, {best.unit}, changes the search score by {100 * best.effect:.2f} points "
-        f"(95 % interval {100 * best.low:.2f} to {100 * best.high:.2f}): noise, or too little to matter."
+        f"The strongest head, {best.unit}, changes the search score by {100 * best.effect:.2f} points{span}: noise, or "
+        "too little to matter."
     )

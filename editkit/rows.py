@@ -61,8 +61,8 @@ def row(
     before: Sequence[Score],
     after: Sequence[Score],
     rng: np.random.Generator,
+    margin: float,
     clusters: Sequence[str] | None = None,
-    margin: float = 0.02,
 ) -> Row:
     """Compare one task's scores of two models, or of one model twice (the A/A noise floor).
 

@@ -20,11 +20,9 @@ from editkit.errors import UsageError
 from editkit.inspection import inspect
 from editkit.plan import evaluations, length
 from editkit.study import BUNDLED, Capability, Study
-from editkit.task import Generate
+from editkit.task import SHARES, Generate, Split
 from editkit.tasks.find import find
 
-SPLITS = {"locate": 0.5, "report": 0.3}
-"""The shares of a task's examples (``task.split_of``)."""
 ANCHOR = 32
 """Tokens of an answer that the search scores (``measure.ANCHOR_TOKENS``)."""
 ROW = 100
@@ -32,15 +30,15 @@ ROW = 100
 
 
 @dataclass(frozen=True)
-class Work:
+class Usage:
     """Tokens read, steps of generation, and measurements stored."""
 
     read: float = 0.0
     steps: float = 0.0
     stored: float = 0.0
 
-    def __add__(self, other: Work) -> Work:
-        return Work(self.read + other.read, self.steps + other.steps, self.stored + other.stored)
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.read + other.read, self.steps + other.steps, self.stored + other.stored)
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class ModelPlan:
     searches: int
     cells: int
     evaluations: float
-    work: Work
+    usage: Usage
     seconds: float
 
 
@@ -65,7 +63,7 @@ class StudyPlan:
     @property
     def disk(self) -> int:
         """Bytes: the weights of all models, and the measurements."""
-        return int(sum(part.shape.bytes + ROW * part.work.stored for part in self.models))
+        return int(sum(part.shape.bytes + ROW * part.usage.stored for part in self.models))
 
 
 def plan(study: Study, *, gpu: str = "h100", folder: Path = Path(".")) -> StudyPlan:
@@ -92,15 +90,16 @@ def plan(study: Study, *, gpu: str = "h100", folder: Path = Path(".")) -> StudyP
 
 def _model_plan(study: Study, model: str, shape: Shape, gpu: Gpu, of: Callable[[Any], Length]) -> ModelPlan:
     seeds, cells = len(study.seeds), len(study.methods) * len(study.heads) * len(study.seeds)
-    total, passes = Work(), 0.0
+    total, passes = Usage(), 0.0
     for capability in study.capabilities:
         recipe, target = capability.recipe, of(capability.recipe.target)
         found = _count(target, "locate", recipe.examples.locate)
         for method in study.methods:
             count = evaluations(method, shape.heads, recipe, len(recipe.retain)) * seeds
-            passes, total = passes + count, total + _scored(target, count * found)
+            look = _answered if recipe.scores == "answers" else _scored
+            passes, total = passes + count, total + look(target, count * found)
         total += _answered(target, found)
-        total += sum((_answered(of(spec), recipe.universal_examples) for spec in recipe.retain), Work())
+        total += sum((_answered(of(spec), recipe.universal_examples) for spec in recipe.retain), Usage())
         for spec in _tasks(capability):
             total += _answered(of(spec), _count(of(spec), "report", recipe.examples.report), times=cells)
         total += _answered(target, recipe.random_sets * recipe.random_examples, times=cells)
@@ -113,18 +112,18 @@ def _model_plan(study: Study, model: str, shape: Shape, gpu: Gpu, of: Callable[[
     return ModelPlan(model, shape, searches, len(study.capabilities) * cells, passes, total, time)
 
 
-def _scored(task: Length, examples: float) -> Work:
+def _scored(task: Length, examples: float) -> Usage:
     """The search: answers are read, not written, and only their beginning."""
     answer = min(task.answer, ANCHOR)
-    return Work(read=examples * task.requests * (task.prompt + answer), stored=examples)
+    return Usage(read=examples * task.requests * (task.prompt + answer), stored=examples)
 
 
-def _answered(task: Length, examples: float, *, times: int = 1) -> Work:
+def _answered(task: Length, examples: float, *, times: int = 1) -> Usage:
     """Real answers, so many times over. A batch takes as many steps as its longest answer has tokens."""
     if not task.generated:
-        return Work(read=times * examples * task.requests * (task.prompt + task.answer), stored=times * examples)
+        return Usage(read=times * examples * task.requests * (task.prompt + task.answer), stored=times * examples)
     batches = math.ceil(examples * (task.prompt + task.answer) / BATCH)
-    return Work(read=times * examples * task.prompt, steps=times * batches * task.answer, stored=times * examples)
+    return Usage(read=times * examples * task.prompt, steps=times * batches * task.answer, stored=times * examples)
 
 
 def _tasks(capability: Capability) -> Iterator[Any]:
@@ -133,8 +132,8 @@ def _tasks(capability: Capability) -> Iterator[Any]:
     yield from capability.also
 
 
-def _count(task: Length, split: str, wanted: int) -> float:
-    return wanted if task.size is None else min(wanted, SPLITS[split] * task.size)
+def _count(task: Length, split: Split, wanted: int) -> float:
+    return wanted if task.size is None else min(wanted, SHARES[split] * task.size)
 
 
 def _shape(model: str) -> Shape:

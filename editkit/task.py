@@ -118,14 +118,19 @@ class Task(Protocol):
         ...
 
 
+SHARES: dict[Split, float] = {"locate": 0.5, "choose": 0.2, "report": 0.3}
+"""How a task's examples are divided."""
+
+
 def split_of(task: str, example_id: str) -> Split:
-    """The split an example belongs to: half ``locate``, a fifth ``choose``, the rest ``report``.
+    """The split an example belongs to: half ``locate``, a fifth ``choose``, the rest ``report`` (``SHARES``).
 
     Decided by a hash of the task's name and the example's id, so it never moves when examples are added.
     """
     digest = hashlib.sha256(f"{task}\0{example_id}".encode()).digest()
     place = int.from_bytes(digest[:8], "big") / 2**64
-    return "locate" if place < 0.5 else "choose" if place < 0.7 else "report"
+    chosen = SHARES["locate"], SHARES["locate"] + SHARES["choose"]
+    return "locate" if place < chosen[0] else "choose" if place < chosen[1] else "report"
 
 
 def examples_of(task: Task, split: Split, *, limit: int | None = None) -> list[Example]:

@@ -24,7 +24,7 @@ def scores(right: int, n: int, collapsed: int = 0) -> list[Score]:
 
 
 def compare(task: str, role: evaluation.Role, before: list[Score], after: list[Score], chance: float = 0.0) -> Row:
-    return evaluation.row(task, role, split="report", chance=chance, before=before, after=after, rng=rng())
+    return evaluation.row(task, role, split="report", chance=chance, before=before, after=after, rng=rng(), margin=0.02)
 
 
 REMOVED = compare("swear", "target", scores(148, 150), scores(3, 150))
@@ -42,13 +42,13 @@ def test_a_row_says_what_happened_to_the_same_examples() -> None:
 
 def test_empty_cluster_names_stand_alone_and_shared_ones_do_not() -> None:
     before, after = scores(60, 60), scores(30, 60)
-    alone = evaluation.row("a", "retain", split="report", chance=0, before=before, after=after, rng=rng())
+    alone = evaluation.row("a", "retain", split="report", chance=0, before=before, after=after, rng=rng(), margin=0.02)
     unnamed = evaluation.row(
-        "a", "retain", split="report", chance=0, before=before, after=after, rng=rng(), clusters=[""] * 60
+        "a", "retain", split="report", chance=0, before=before, after=after, rng=rng(), clusters=[""] * 60, margin=0.02
     )
     templates = [f"template {place // 10}" for place in range(60)]
     shared = evaluation.row(
-        "a", "retain", split="report", chance=0, before=before, after=after, rng=rng(), clusters=templates
+        "a", "retain", split="report", chance=0, before=before, after=after, rng=rng(), clusters=templates, margin=0.02
     )
     assert unnamed == alone
     assert shared.delta.high - shared.delta.low > 1.5 * (alone.delta.high - alone.delta.low)

@@ -68,7 +68,9 @@ def row(task: str, role: evaluation.Role, before: int, after: int) -> evaluation
         return [Score(1.0)] * right + [Score(0.0)] * (100 - right)
 
     rng = np.random.default_rng(0)
-    return evaluation.row(task, role, split="report", chance=0, before=scores(before), after=scores(after), rng=rng)
+    return evaluation.row(
+        task, role, split="report", chance=0, before=scores(before), after=scores(after), rng=rng, margin=0.02
+    )
 
 
 def measured(work: Path, bench: Bench, grid: Study = GRID) -> list[study.Result]:

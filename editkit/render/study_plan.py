@@ -29,7 +29,7 @@ def table(found: StudyPlan) -> str:
             [
                 code(part.model),
                 *(f"{count:,}" for count in counts),
-                f"{part.work.read / 1e6:,.0f} M",
+                f"{part.usage.read / 1e6:,.0f} M",
                 f"{least_memory(part.shape) / 1e9:.0f} GB",
                 f"{full_memory(part.shape) / 1e9:.0f} GB",
                 _hours(part.seconds),
