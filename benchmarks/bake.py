@@ -2,8 +2,8 @@
 
     python benchmarks/bake.py --sizes 0.1 0.5 1 2 4 8 --largest-load 2 --folder DIR > benchmarks/results/bake.md
 
-Each size is a random Llama checkpoint in shards of about 256 MB. In every round the arms run one after the other, each
-in a process of its own, on files that are in memory, with the disk drained in between; the clock starts after the
+Each size is a random Llama checkpoint in shards of about 256 MB (``--shard``). In every round the arms run one after the
+other, each in a process of its own, on files that are in memory, with the disk drained in between; the clock starts after the
 imports. ``bake`` is all that the command does with a local directory: read its headers, hash it, copy it, compare the
 copy, flush it, write the record. ``hashes known`` is the same where the base was hashed before, as in a removal, which
 names its base at the start. A bake flushes what it writes, so it is set against a copy that does so too; a plain copy,
@@ -34,7 +34,6 @@ LAYER_SHAPES = {
     **dict.fromkeys(("mlp.gate_proj", "mlp.up_proj"), (MLP, HIDDEN)),
     "mlp.down_proj": (HIDDEN, MLP),
 }
-SHARD = 256 << 20
 
 ARMS = {
     "copy": "import shutil, os\nos.mkdir(out)\nfor p in sorted(base.iterdir()): shutil.copyfile(p, out / p.name)",
@@ -79,16 +78,21 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     options.add_argument("--largest-load", type=float, default=1.0, help="load, zero, save up to this size")
+    options.add_argument("--shard", type=int, default=256, help="megabytes of a file, at most; a layer is never split")
     given = options.parse_args()
-    rows = [row for size in given.sizes for row in measure(size, given.rounds, given.folder, given.largest_load)]
+    rows = [
+        row
+        for size in given.sizes
+        for row in measure(size, given.rounds, given.folder, given.largest_load, given.shard)
+    ]
     print(table(rows))
 
 
-def measure(size: float, rounds: int, folder: Path, largest_load: float) -> list[dict[str, object]]:
+def measure(size: float, rounds: int, folder: Path, largest_load: float, shard: int) -> list[dict[str, object]]:
     """All arms on one checkpoint; medians over the rounds."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
         base = Path(place) / "base"
-        known = generate(base, size)
+        known = generate(base, size, shard << 20)
         actual = sum(path.stat().st_size for path in base.iterdir()) / 1e9
         arms = [arm for arm in ARMS if arm != "load, zero, save" or size <= largest_load]
         taken: dict[str, list[list[float]]] = {arm: [] for arm in arms}
@@ -137,7 +141,7 @@ def hashing() -> float:
     return len(block) / min(taken) / 1e9
 
 
-def generate(directory: Path, size: float) -> dict[str, str]:
+def generate(directory: Path, size: float, shard: int) -> dict[str, str]:
     """A random checkpoint of about ``size`` gigabytes; returns the sha256 of its shards, as resolving it would."""
     from editkit.files import digest_of
 
@@ -145,7 +149,7 @@ def generate(directory: Path, size: float) -> dict[str, str]:
     layer = sum(rows * columns * 2 for rows, columns in LAYER_SHAPES.values())
     layers = max(1, round(size * 1e9 / layer))
     (directory / "config.json").write_text(json.dumps(config(layers)))
-    per_shard = max(1, SHARD // layer)
+    per_shard = max(1, shard // layer)
     count = -(-layers // per_shard)
     weight_map: dict[str, str] = {}
     rng = np.random.default_rng(0)

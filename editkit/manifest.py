@@ -25,7 +25,7 @@ from typing import Any
 
 from editkit.edit import Base
 from editkit.errors import IntegrityError
-from editkit.files import digest_of, inside, is_relative_name, printable, walk
+from editkit.files import digest_of, digests_of, inside, is_relative_name, printable, walk
 
 FORMAT = 1
 NAME = "editkit/manifest.json"
@@ -127,18 +127,23 @@ def offenders(out: Path, manifest: Manifest) -> list[str]:
     """Every file that is missing, extra or changed, one line each, sorted."""
     present = [name for name in walk(out) if name != NAME]
     lines = [f"{name}: missing" for name in manifest.files.keys() - set(present)]
+    whole: dict[str, Path] = {}
     for name in present:
         if name not in manifest.files:
             if name.split("/")[0] not in _TOLERATED:
                 lines.append(f"{printable(name)}: not in the manifest")
             continue
-        digest, size = manifest.files[name]
-        path = inside(out, name)
-        found = path.stat().st_size
-        if found != size:
-            lines.append(f"{name}: expected {size} bytes, found {found}")
-        elif digest_of(path) != digest:
-            lines.append(f"{name}: its bytes were changed (sha256 differs)")
+        path, size = inside(out, name), manifest.files[name][1]
+        if path.stat().st_size == size:
+            whole[name] = path
+        else:
+            lines.append(f"{name}: expected {size} bytes, found {path.stat().st_size}")
+    found = zip(whole, digests_of(list(whole.values())), strict=True)
+    lines += [
+        f"{name}: its bytes were changed (sha256 differs)"
+        for name, digest in found
+        if digest != manifest.files[name][0]
+    ]
     return sorted(lines)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from editkit import convert
 from editkit.edit import Base
 from editkit.errors import EditkitError, UsageError
-from editkit.files import digest_of, inside, is_printable, printable
+from editkit.files import digests_of, inside, is_printable, printable
 from editkit.headers import INDEX, SINGLE, read
 
 BUNDLED = "organism"
@@ -125,7 +125,7 @@ def _local(directory: Path, name: str, revision: str | None, *, bundled: bool, i
     files = weight_files(directory)
     if not (identify or revision or files[0].endswith(".bin")):
         return Source(directory, Base(name, None), bundled)
-    digests = {file: digest_of(inside(directory, file)) for file in files}
+    digests = dict(zip(files, digests_of([inside(directory, file) for file in files]), strict=True))
     found = weights_digest(digests)
     _check_revision(name, found, revision)
     source = _with_weights(directory, Base(name, found))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +26,8 @@ from editkit.source import Source, resolve
 from editkit.undo import undo
 from editkit.units import Head
 from editkit.verify import verify
-from editkit.weights.slices import Runs, zero
+from editkit.weights import patch
+from editkit.weights.slices import Runs, by_file, zero
 from tests import checkpoints
 
 HEADS = frozenset({Head(0, 1), Head(0, 3), Head(2, 2)})
@@ -182,19 +186,78 @@ def test_a_stage_takes_evidence_and_vanishes_on_an_error(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "out"]
 
 
-def test_a_base_that_changes_while_it_is_copied_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("edited", [True, False])
+def test_a_byte_that_did_not_arrive_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: bool) -> None:
+    source = resolve(checkpoints.write(tmp_path / "base", shards=2))
+    edit, honest = Edit(source.base, frozenset({Head(0, 1)})), patch._write
+    touched = by_file(checkpoint.plan_of(edit, source).slices)
+
+    def torn(file: Any, data: bytearray) -> None:
+        honest(file, data)
+        name = Path(file.name).name
+        if name.endswith(".safetensors") and (name in touched) == edited:
+            os.pwrite(file.fileno(), bytes([data[-1] ^ 1]), file.tell() - 1)
+
+    monkeypatch.setattr(patch, "_write", torn)
+    with pytest.raises(IntegrityError, match="read back"):
+        checkpoint.write(edit, source, tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["base"]
+
+
+@pytest.mark.parametrize("change", ["a byte", "longer", "shorter"])
+def test_a_base_that_changes_while_it_is_copied_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
     source = resolve(checkpoints.write(tmp_path / "base"))
-    honest = checkpoint.patch._transfer
+    file, honest = source.directory / "model.safetensors", patch._write
 
-    def torn(source: int, target: int, place: int, end: int, runs: Sequence[Runs]) -> None:
-        honest(source, target, place, end, runs)
-        if runs:
-            os.pwrite(target, b"\xff", end - 1)
+    def meanwhile(target: Any, data: bytearray) -> None:
+        honest(target, data)
+        if target.name.endswith(".safetensors"):
+            with open(file, "r+b") as other:
+                other.seek(-1 if change == "a byte" else 0, os.SEEK_END)
+                other.truncate(100) if change == "shorter" else other.write(b"x")
+            os.utime(file)
 
-    monkeypatch.setattr(checkpoint.patch, "_transfer", torn)
-    with pytest.raises(IntegrityError, match="reopened"):
+    monkeypatch.setattr(patch, "_write", meanwhile)
+    with pytest.raises(IntegrityError, match=r"model\.safetensors: changed while it was copied"):
         checkpoint.write(edit_of(source), source, tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base"]
+
+
+@given(size=st.integers(0, 300), chunk=st.integers(1, 97), data=st.data())
+def test_a_copy_is_the_base_with_the_runs_zeroed_whatever_the_chunks(
+    size: int, chunk: int, data: st.DataObject
+) -> None:
+    raw = data.draw(st.binary(min_size=size, max_size=size))
+    runs = [
+        Runs(first, length, length + gap, count)
+        for first, length, gap, count in data.draw(
+            st.lists(st.tuples(*(st.integers(0, most) for most in (40, 30, 9, 3))), max_size=3)
+        )
+        if length and first + count * (length + gap) <= size
+    ]
+    expected = bytearray(raw)
+    for run in runs:
+        for number in range(run.count):
+            start = run.first + number * run.stride
+            expected[start : start + run.length] = bytes(run.length)
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as smaller:
+        smaller.setattr(patch, "CHUNK", chunk)
+        base, out = Path(folder, "base"), Path(folder, "out")
+        base.write_bytes(raw)
+        copied = patch.copy(base, out, runs)
+        assert out.read_bytes() == expected
+        assert copied == patch.Copied(hashlib.sha256(expected).hexdigest())
+        assert patch.differences(base, out, runs) == ()
+        place = data.draw(st.integers(0, max(0, size - 1)))
+        if size:
+            expected[place] ^= 1
+            out.write_bytes(expected)
+            assert len(patch.differences(base, out, runs)) == 1
+            assert patch.differences(base, out, runs)[0] == place
+        out.write_bytes(expected[:-1] if size else b"x")
+        assert patch.differences(base, out, runs)
 
 
 _BAKE = """

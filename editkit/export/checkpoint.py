@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,14 @@ from editkit import architecture, headers, manifest, undo
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError
 from editkit.export.contents import Contents, LeftOut, contents_of
+from editkit.export.copying import Crew, copy_files
 from editkit.export.plain import plain_card
-from editkit.files import digest_of, inside, printable
+from editkit.files import inside, printable
 from editkit.headers import Headers, TensorInfo
 from editkit.manifest import Edited, Manifest
 from editkit.source import Source, check_name, identified
 from editkit.staging import beside, check_free, existing
 from editkit.undo import Kept
-from editkit.weights import patch
 from editkit.weights.packing import read_tensor
 from editkit.weights.slices import Runs, Slice, by_file, slices_of
 
@@ -91,8 +91,8 @@ def stage(
     _check_apart(base.directory, out)
     link = link and _share_a_disk(base.directory, out)
     check_free(out, needed=_needed(base.directory, plan, link))
-    with beside(out) as directory:
-        digests = _copy(base, plan, directory, link=link)
+    with beside(out) as directory, Crew() as crew:
+        digests = copy_files(base, plan.contents.copied, plan.headers, plan.runs, directory, crew, link=link)
         base = identified(base, {name: digests[plan.contents.copied[name]].before for name in plan.headers.files})
         edit = Edit(base.base, plan.edit.units)
         edited = edited_tensors(base.directory, directory, plan.slices)
@@ -103,6 +103,7 @@ def stage(
         left_out = [asdict(row) for row in plan.contents.left_out]
         undo.save(directory, base, plan.slices, files, left_out)
         (directory / "editkit" / "edit.json").write_text(edit.to_json(), encoding="utf-8", newline="\n")
+        crew.finish()
         stamps = {at: _stamp(directory / at) for at in digests}
         yield Written(directory, "checkpoint", edited, plan.contents.left_out, _notes(base, plan.contents))
         changed = sorted(at for at, stamp in stamps.items() if _stamp(directory / at) != stamp)
@@ -165,12 +166,13 @@ def edited_tensors(
     for piece in slices:
         tensors.setdefault(piece.tensor.name, []).append(piece)
     rows = []
-    for name, pieces in sorted(tensors.items()):
-        tensor, there = pieces[0].tensor, (stored or {}).get(name, pieces[0].tensor)
-        spans = tuple(sorted({(piece.start, piece.stop) for piece in pieces}))
-        before = tensor_digest(inside(base, tensor.file), tensor)
-        after = tensor_digest(inside(out, there.file), there)
-        rows.append(Edited(name, there.file, tensor.dtype, tensor.shape, pieces[0].axis, spans, before, after))
+    with ThreadPoolExecutor(2) as side:
+        for name, pieces in sorted(tensors.items()):
+            tensor, there = pieces[0].tensor, (stored or {}).get(name, pieces[0].tensor)
+            spans = tuple(sorted({(piece.start, piece.stop) for piece in pieces}))
+            places = (inside(base, tensor.file), inside(out, there.file))
+            before, after = side.map(tensor_digest, places, (tensor, there))
+            rows.append(Edited(name, there.file, tensor.dtype, tensor.shape, pieces[0].axis, spans, before, after))
     return tuple(rows)
 
 
@@ -197,43 +199,6 @@ def _needed(base: Path, plan: Plan, link: bool) -> int:
     linked = set(plan.headers.files) - plan.runs.keys() if link else set()
     slices = sum(run.length * run.count for each in plan.runs.values() for run in each)
     return sum(inside(base, name).stat().st_size for name in plan.contents.copied.keys() - linked) + slices
-
-
-def _copy(base: Source, plan: Plan, directory: Path, *, link: bool) -> dict[str, patch.Copied]:
-    """Copy or link every file; each is hashed, compared with the base and flushed while the next is on its way.
-
-    Returns the digests by name in OUT.
-    """
-    coming: dict[str, Future[patch.Copied]] = {}
-    with patch.Crew() as crew:
-        for name, at in plan.contents.copied.items():
-            real, target = inside(base.directory, name), directory / at
-            target.parent.mkdir(parents=True, exist_ok=True)
-            known, runs = base.digests.get(name), plan.runs.get(name, ())
-            if link and not runs and name in plan.headers.files and patch.link(real, target):
-                pool = crew.hashing if len(coming) % 2 else crew.rehashing
-                coming[at] = crew.submit(pool, _linked, target, known)
-            else:
-                coming[at] = patch.copy(real, target, runs, crew, known=known)
-        crew.finish()
-    copied = {at: future.result() for at, future in coming.items()}
-    for name, at in plan.contents.copied.items():
-        for place in copied[at].differing[:1]:
-            raise IntegrityError(
-                f"{name}: reopened, it is not what was written ({_tensor_at(plan.headers, name, place)} differs). "
-                "The disk or the base changed while it was copied; nothing was kept."
-            )
-    return copied
-
-
-def _linked(target: Path, known: str | None) -> patch.Copied:
-    digest = known or digest_of(target)
-    return patch.Copied(digest, digest)
-
-
-def _tensor_at(found: Headers, file: str, place: int) -> str:
-    tensors = (tensor for tensor in found.tensors.values() if tensor.file == file)
-    return next((tensor.name for tensor in tensors if tensor.start <= place < tensor.end), f"byte {place}")
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -1,40 +1,33 @@
-"""Copy a file with some runs of bytes zeroed, in constant memory, and prove the copy while it is on its way.
+"""Copy a file with some runs of bytes zeroed, in constant memory, and read the copy back while it is at hand.
 
-    with Crew() as crew:
-        copying = copy(base, out, runs, crew)         # the bytes are handed over window by window
-        ...                                           # the next file, while threads hash, compare and flush this one
-    copying.result() -> Copied(before="9f2c...", after="41ab...", differing=())
+    copy(base, out, runs) -> Copied(digest="41ab...", differing=())
 
-What follows the copying reads the files again: the hashes are of what the files hold, not of what was meant.
+Chunk by chunk: read the base, write, read the copy back through a descriptor of its own, compare, hash. The digest is
+of what the copy holds, not of what was meant; a chunk is small enough to stay in a core's cache all the while.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
-import sys
-from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from editkit.staging import flush
-from editkit.weights.slices import Runs, touches, zero
+from editkit.errors import IntegrityError
+from editkit.files import printable
+from editkit.weights.slices import Runs, zero
 
-CHUNK = 1 << 20
-"""Bytes that are read at a time: few enough to stay in a core's cache while they are hashed or compared."""
-WINDOW = 8 << 20
-"""Bytes that are copied before those who follow are told."""
-FLUSHED = 32 * WINDOW
-"""Bytes after which a file that is still being copied is flushed, so that the disk never idles."""
-LAG = 96
-"""Pieces of work that may wait: the copying never runs so far ahead that what it wrote must be read from disk."""
+CHUNK = 1 << 18
+"""Bytes at a time."""
+FLUSHED = 1 << 26
+"""Bytes after which a file that is still being copied may be flushed, so that the disk never idles."""
+LISTED = 16
+"""Differing places that are listed, at most."""
 
 _FICLONE = 0x40049409
 """ioctl of Linux: share the extents of another file until one of them is written to."""
@@ -42,73 +35,52 @@ _FICLONE = 0x40049409
 
 @dataclass(frozen=True)
 class Copied:
-    """sha256 of the base's file and of the copy, and the byte places where the copy is not what it should be."""
+    """sha256 of the copy ("" where it was not asked for), and the byte places where it is not what it should be."""
 
-    before: str
-    after: str
+    digest: str
     differing: tuple[int, ...] = ()
 
 
-class Crew:
-    """The threads that follow a copying: one hashes the base, one the copy, one compares, one flushes to disk."""
-
-    def __init__(self) -> None:
-        self.hashing, self.rehashing, self.comparing, self.flushing = (ThreadPoolExecutor(1) for _ in range(4))
-        self._waiting: deque[Future[Any]] = deque()
-
-    def __enter__(self) -> Crew:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for pool in (self.hashing, self.rehashing, self.comparing, self.flushing):
-            pool.shutdown(cancel_futures=True)
-
-    def submit(self, pool: ThreadPoolExecutor, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Do ``work`` after what ``pool`` was given before; waits, if too much else is waiting already."""
-        future = pool.submit(work, *arguments)
-        self._waiting.append(future)
-        while len(self._waiting) > LAG:
-            self._waiting.popleft().result()
-        return future
-
-    def finish(self) -> None:
-        """Wait for everything; raise what went wrong."""
-        while self._waiting:
-            self._waiting.popleft().result()
-
-
-def copy(base: Path, out: Path, runs: Sequence[Runs], crew: Crew, *, known: str | None = None) -> Future[Copied]:
-    """Copy ``base`` to a new file ``out`` with the runs zeroed; the result comes once the copy was read again.
+def copy(
+    base: Path,
+    out: Path,
+    runs: Sequence[Runs] = (),
+    *,
+    hashed: bool = True,
+    written: Callable[[Path], object] = lambda out: None,
+) -> Copied:
+    """Copy ``base`` to a new file ``out`` with the runs zeroed, and read it back.
 
     Args:
-        known: the sha256 of ``base`` if it was taken before: then it is not taken again.
+        hashed: False where the sha256 of the copy is known: that of ``base``, which is not changed.
+        written: called with ``out`` after every 64 MB and at the end; may flush it, or raise to give up.
+
+    Raises:
+        IntegrityError: ``base`` changed meanwhile.
     """
-    size = base.stat().st_size
-    before = None if known else _Digest(base)
-    after = _Digest(out) if runs else None
-    comparison = _Comparison(base, out, runs, size=size)
-    with open(base, "rb", buffering=0) as source, open(out, "xb", buffering=0) as target:
-        for place in range(0, size, WINDOW):
-            end = min(place + WINDOW, size)
-            _transfer(source.fileno(), target.fileno(), place, end, runs)
-            crew.submit(crew.comparing, comparison.advance, end)
-            if before:
-                crew.submit(crew.hashing, before.advance, end)
-            if after:
-                crew.submit(crew.rehashing, after.advance, end)
-            if end % FLUSHED == 0:
-                crew.submit(crew.flushing, flush, out)
-    if size > WINDOW:  # small ones are flushed side by side at the end
-        crew.submit(crew.flushing, flush, out)
-    first = crew.submit(crew.hashing, before.finish) if before else None
-    last = crew.submit(crew.rehashing, after.finish) if after else None
-
-    def finish() -> Copied:
-        differing = comparison.finish()
-        found = first.result() if first else known or ""
-        return Copied(found, last.result() if last else found, differing)
-
-    return crew.submit(crew.comparing, finish)
+    digest, differing, place = hashlib.sha256(), [], 0
+    buffer, again = bytearray(CHUNK), bytearray(CHUNK)
+    with (
+        open(base, "rb", buffering=0) as source,
+        open(out, "xb", buffering=0) as target,
+        open(out, "rb", buffering=0) as back,
+    ):
+        found = _state(source)
+        while place < found[0] and _fill(source, buffer):  # a base that grows on and on is not followed
+            zero(np.frombuffer(buffer, np.uint8), place, runs)
+            _write(target, buffer)
+            differing += _differing(buffer, _filled(back, again, len(buffer)), place)
+            if hashed:
+                digest.update(again)
+            place += len(buffer)
+            if place % FLUSHED == 0:
+                written(out)
+        if place % FLUSHED:
+            written(out)
+        differing += [place] if back.read(1) else []
+        if _state(source) != found or place != found[0]:
+            raise IntegrityError(f"{printable(base.name)}: changed while it was copied. Nothing was kept.")
+    return Copied(digest.hexdigest() if hashed else "", tuple(differing[:LISTED]))
 
 
 def link(base: Path, out: Path) -> bool:
@@ -133,97 +105,50 @@ def differences(base: Path, out: Path, runs: Sequence[Runs] = ()) -> tuple[int, 
     """Byte places (the first in each chunk, few of many) where ``out`` is not ``base`` with the runs zeroed."""
     if os.path.samefile(base, out) and not runs:
         return ()
-    size = base.stat().st_size
-    comparison = _Comparison(base, out, runs, size=size)
-    comparison.advance(size)
-    return comparison.finish()
+    buffer, again, differing, place = bytearray(CHUNK), bytearray(CHUNK), [], 0
+    with open(base, "rb", buffering=0) as source, open(out, "rb", buffering=0) as back:
+        while _fill(source, buffer) and len(differing) < LISTED:
+            zero(np.frombuffer(buffer, np.uint8), place, runs)
+            differing += _differing(buffer, _filled(back, again, len(buffer)), place)
+            place += len(buffer)
+        differing += [place] if len(differing) < LISTED and back.read(1) else []
+    return tuple(differing)
 
 
-def _transfer(source: int, target: int, place: int, end: int, runs: Sequence[Runs]) -> None:
-    """Copy a window; inside the system where nothing in it is zeroed."""
-    if touches(place, end - place, runs):
-        buffer = np.frombuffer(os.pread(source, end - place, place), np.uint8).copy()
-        zero(buffer, place, runs)
-        _write(target, memoryview(buffer.data))
-        place += len(buffer)
-    while place < end:
-        sent = _send(source, target, place, end - place)
-        if not sent:
-            return  # the base became shorter: the comparison says so
-        place += sent
+def _differing(expected: bytearray, found: bytearray, place: int) -> list[int]:
+    """The first byte of a chunk that is not what it should be; where the file ends too early is one."""
+    if expected == found:
+        return []
+    shared = min(len(expected), len(found))
+    unequal = np.flatnonzero(np.frombuffer(expected, np.uint8)[:shared] != np.frombuffer(found, np.uint8)[:shared])
+    return [place + (int(unequal[0]) if len(unequal) else shared)]
 
 
-def _send(source: int, target: int, place: int, count: int) -> int:
-    if sys.platform.startswith("linux"):
-        try:
-            return os.sendfile(target, source, place, count)
-        except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):  # a file system without it
-                raise
-    part = os.pread(source, min(count, CHUNK), place)
-    _write(target, memoryview(part))
-    return len(part)
+def _filled(file: Any, buffer: bytearray, length: int) -> bytearray:
+    """``length`` bytes of the file, or what is left of it."""
+    if len(buffer) != length:
+        buffer[:] = bytes(length)
+    _fill(file, buffer)
+    return buffer
 
 
-def _write(descriptor: int, data: memoryview) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
-
-
-class _Digest:
-    """The sha256 of a file that is still growing."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._place, self._digest = path, 0, hashlib.sha256()
-
-    def advance(self, end: int) -> None:
-        with open(self._path, "rb", buffering=0) as file:
-            self._place = file.seek(self._place)
-            buffer = memoryview(bytearray(min(CHUNK, end - self._place)))
-            while self._place < end and (count := file.readinto(buffer[: end - self._place])):
-                self._digest.update(buffer[:count])
-                self._place += count
-
-    def finish(self) -> str:
-        return self._digest.hexdigest()
-
-
-class _Comparison:
-    """Whether a file that is still growing, up to ``size``, is another one with the runs zeroed."""
-
-    def __init__(self, base: Path, out: Path, runs: Sequence[Runs], *, size: int, limit: int = 16) -> None:
-        self._base, self._out, self._runs, self._size, self._limit = base, out, runs, size, limit
-        self._place = 0
-        self._found: list[int] = []
-
-    def advance(self, end: int) -> None:
-        with open(self._base, "rb", buffering=0) as first, open(self._out, "rb", buffering=0) as second:
-            for file in (first, second):
-                file.seek(self._place)
-            one, two = bytearray(min(CHUNK, end - self._place)), bytearray(min(CHUNK, end - self._place))
-            while self._place < end and len(self._found) < self._limit:
-                del one[end - self._place :], two[end - self._place :]
-                self._compare(one, _fill(first, one), two, _fill(second, two))
-
-    def finish(self) -> tuple[int, ...]:
-        """The places found; where a file ends too early or too late is one of them."""
-        sizes = {self._base.stat().st_size, self._out.stat().st_size, self._size}
-        if len(sizes) > 1 and len(self._found) < self._limit:
-            self._found.append(min(sizes))
-        return tuple(self._found)
-
-    def _compare(self, one: bytearray, count: int, two: bytearray, same: int) -> None:
-        expected = np.frombuffer(one, np.uint8)
-        zero(expected, self._place, self._runs)
-        if one != two or count != same:
-            shared = min(count, same)
-            unequal = np.flatnonzero(expected[:shared] != np.frombuffer(two, np.uint8)[:shared])
-            self._found += [self._place + int(unequal[0])] if len(unequal) else []
-        self._place += len(one)
-
-
-def _fill(file: Any, buffer: bytearray) -> int:
+def _fill(file: Any, buffer: bytearray) -> bool:
+    """Read as much as the buffer holds; at the end of the file the buffer shrinks to what is left. False if nothing."""
     count = 0
-    while part := file.readinto(memoryview(buffer)[count:]):
-        count += part
-    return count
+    with memoryview(buffer) as view:
+        while count < len(buffer) and (part := file.readinto(view[count:])):
+            count += part
+    del buffer[count:]
+    return count > 0
+
+
+def _write(file: Any, data: bytearray) -> None:
+    with memoryview(data) as view:
+        count = 0
+        while count < len(data):
+            count += file.write(view[count:])
+
+
+def _state(file: Any) -> tuple[int, int]:
+    state = os.fstat(file.fileno())
+    return state.st_size, state.st_mtime_ns
