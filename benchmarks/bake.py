@@ -2,12 +2,15 @@
 
     python benchmarks/bake.py --sizes 0.1 0.5 1 2 4 8 --largest-load 2 --folder DIR > benchmarks/results/bake.md
 
-Each size is a random Llama checkpoint in shards of about 256 MB (``--shard``). In every round the arms run one after the
-other, each in a process of its own, on files that are in memory, with the disk drained in between; the clock starts after the
-imports. ``bake`` is all that the command does with a local directory: read its headers, hash it, copy it, compare the
-copy, flush it, write the record. ``hashes known`` is the same where the base was hashed before, as in a removal, which
-names its base at the start. A bake flushes what it writes, so it is set against a copy that does so too; a plain copy,
-which ends while its bytes are still in memory, stands beside it.
+Each size is a random Llama checkpoint in shards of about 256 MB (``--shard``). In every round the arms run one after
+the other, each in a process of its own, with the disk drained in between; the clock starts after the imports. The base
+is in memory, or must come from the disk again (``--cold``). As much memory as an arm will fill is touched and given
+back before it starts: a virtual machine may have to ask its host for it, ten times as slowly.
+
+``bake`` is all that the command does with a local directory: read its headers, hash it, copy it, compare the copy,
+flush it, write the record. ``hashes known`` is the same where the base was hashed before, as in a removal, which names
+its base at the start. A bake flushes what it writes, so it is set against a copy that does so too; a plain copy, which
+ends while its bytes are still in memory, stands beside it.
 """
 
 from __future__ import annotations
@@ -79,26 +82,23 @@ def main() -> None:
     options.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     options.add_argument("--largest-load", type=float, default=1.0, help="load, zero, save up to this size")
     options.add_argument("--shard", type=int, default=256, help="megabytes of a file, at most; a layer is never split")
+    options.add_argument("--cold", action="store_true", help="read the base from the disk, in every arm")
     given = options.parse_args()
-    rows = [
-        row
-        for size in given.sizes
-        for row in measure(size, given.rounds, given.folder, given.largest_load, given.shard)
-    ]
+    rows = [row for size in given.sizes for row in measure(size, given)]
     print(table(rows))
 
 
-def measure(size: float, rounds: int, folder: Path, largest_load: float, shard: int) -> list[dict[str, object]]:
+def measure(size: float, given: argparse.Namespace) -> list[dict[str, object]]:
     """All arms on one checkpoint; medians over the rounds."""
-    with tempfile.TemporaryDirectory(dir=folder) as place:
+    with tempfile.TemporaryDirectory(dir=given.folder) as place:
         base = Path(place) / "base"
-        known = generate(base, size, shard << 20)
+        known = generate(base, size, given.shard << 20)
         actual = sum(path.stat().st_size for path in base.iterdir()) / 1e9
-        arms = [arm for arm in ARMS if arm != "load, zero, save" or size <= largest_load]
+        arms = [arm for arm in ARMS if arm != "load, zero, save" or size <= given.largest_load]
         taken: dict[str, list[list[float]]] = {arm: [] for arm in arms}
-        for _ in range(rounds):
+        for _ in range(given.rounds):
             for arm in arms:
-                taken[arm].append(run(arm, base, Path(place) / "out", known))
+                taken[arm].append(run(arm, base, Path(place) / "out", known, cold=given.cold))
         return [row(arm, actual, len(known), taken) for arm in arms]
 
 
@@ -119,11 +119,16 @@ def row(arm: str, size: float, shards: int, taken: dict[str, list[list[float]]])
     }
 
 
-def run(arm: str, base: Path, out: Path, known: dict[str, str]) -> list[float]:
-    """Seconds, peak megabytes and CPU seconds of one arm. The base is read first, for all alike."""
+def run(arm: str, base: Path, out: Path, known: dict[str, str], *, cold: bool) -> list[float]:
+    """Seconds, peak megabytes and CPU seconds of one arm. The base is read first, or dropped, for all alike."""
     for path in base.iterdir():
-        subprocess.run(["cat", path], stdout=subprocess.DEVNULL, check=True)
+        with open(path, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED if cold else os.POSIX_FADV_NORMAL)
+            while not cold and file.read(1 << 20):
+                pass
     os.sync()
+    memory = sum(path.stat().st_size for path in base.iterdir()) + (256 << 20)
+    subprocess.run([sys.executable, "-c", f"import numpy; numpy.ones({memory}, numpy.uint8)"], check=True)
     command = [sys.executable, "-c", PREPARE + ARMS[arm] + REPORT, base, out, arm, json.dumps(known)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
     shutil.rmtree(out)

@@ -244,9 +244,10 @@ def test_a_copy_is_the_base_with_the_runs_zeroed_whatever_the_chunks(
             expected[start : start + run.length] = bytes(run.length)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as smaller:
         smaller.setattr(patch, "CHUNK", chunk)
+        smaller.setattr(patch, "STRIDE", 2 * chunk)
         base, out = Path(folder, "base"), Path(folder, "out")
         base.write_bytes(raw)
-        copied = patch.copy(base, out, runs)
+        copied = patch.copy(base, out, runs, aside=data.draw(st.booleans()))
         assert out.read_bytes() == expected
         assert copied == patch.Copied(hashlib.sha256(expected).hexdigest())
         assert patch.differences(base, out, runs) == ()

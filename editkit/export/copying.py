@@ -95,7 +95,9 @@ def copy_files(
             continue
         if runs and not known:
             before[at] = crew.do(digest_of, real)
-        copied[at] = crew.do(patch.copy, real, target, runs, hashed=bool(runs) or not known, written=crew.flush)
+        edited = bool(runs)  # with its hash known before, only the one after is left to take, and a core is free
+        how = {"hashed": edited or not known, "aside": edited and bool(known), "written": crew.flush}
+        copied[at] = crew.do(patch.copy, real, target, runs, **how)
     digests = {}
     for name, at in names.items():
         result = copied[at].result()

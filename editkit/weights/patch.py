@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ CHUNK = 1 << 18
 """Bytes at a time."""
 FLUSHED = 1 << 26
 """Bytes after which a file that is still being copied may be flushed, so that the disk never idles."""
+STRIDE = 1 << 22
+"""Bytes after which a hash that is taken aside goes on."""
 LISTED = 16
 """Differing places that are listed, at most."""
 
@@ -47,23 +50,26 @@ def copy(
     runs: Sequence[Runs] = (),
     *,
     hashed: bool = True,
+    aside: bool = False,
     written: Callable[[Path], object] = lambda out: None,
 ) -> Copied:
     """Copy ``base`` to a new file ``out`` with the runs zeroed, and read it back.
 
     Args:
         hashed: False where the sha256 of the copy is known: that of ``base``, which is not changed.
+        aside: hash in a thread of its own: quicker where a core has nothing else to do, slower where none is free.
         written: called with ``out`` after every 64 MB and at the end; may flush it, or raise to give up.
 
     Raises:
         IntegrityError: ``base`` changed meanwhile.
     """
-    digest, differing, place = hashlib.sha256(), [], 0
+    differing, place = [], 0
     buffer, again = bytearray(CHUNK), bytearray(CHUNK)
     with (
         open(base, "rb", buffering=0) as source,
         open(out, "xb", buffering=0) as target,
         open(out, "rb", buffering=0) as back,
+        _Following(out) if aside else contextlib.nullcontext(hashlib.sha256()) as digest,
     ):
         found = _state(source)
         while place < found[0] and _fill(source, buffer):  # a base that grows on and on is not followed
@@ -80,7 +86,7 @@ def copy(
         differing += [place] if back.read(1) else []
         if _state(source) != found or place != found[0]:
             raise IntegrityError(f"{printable(base.name)}: changed while it was copied. Nothing was kept.")
-    return Copied(digest.hexdigest() if hashed else "", tuple(differing[:LISTED]))
+        return Copied(digest.hexdigest() if hashed else "", tuple(differing[:LISTED]))
 
 
 def link(base: Path, out: Path) -> bool:
@@ -113,6 +119,37 @@ def differences(base: Path, out: Path, runs: Sequence[Runs] = ()) -> tuple[int, 
             place += len(buffer)
         differing += [place] if len(differing) < LISTED and back.read(1) else []
     return tuple(differing)
+
+
+class _Following:
+    """The sha256 of a file that is still being written, as hashlib has it, taken by a thread of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._digest, self._written, self._hashed = path, hashlib.sha256(), 0, 0
+        self._thread = ThreadPoolExecutor(1)
+
+    def __enter__(self) -> _Following:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown(cancel_futures=True)
+
+    def update(self, chunk: bytearray) -> None:
+        self._written += len(chunk)
+        if self._written % STRIDE == 0:
+            self._thread.submit(self._follow)
+
+    def hexdigest(self) -> str:
+        self._thread.submit(self._follow).result()
+        return self._digest.hexdigest()
+
+    def _follow(self) -> None:
+        buffer = bytearray(CHUNK)
+        with open(self._path, "rb", buffering=0) as file:
+            file.seek(self._hashed)
+            while _fill(file, buffer):
+                self._digest.update(buffer)
+                self._hashed += len(buffer)
 
 
 def _differing(expected: bytearray, found: bytearray, place: int) -> list[int]:
