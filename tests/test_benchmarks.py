@@ -50,16 +50,13 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def reference(model: LanguageModel, task: HarnessTask, spec: dict[str, Any], ids: list[str]) -> list[float]:
     """lm-eval's own scores of the examples ``ids``, by this model in its own loop."""
-    from lm_eval import simple_evaluate
-    from lm_eval.models.huggingface import HFLM
-    from lm_eval.tasks import TaskManager
-
+    lm_eval, models, tasks = map(pytest.importorskip, ("lm_eval", "lm_eval.models.huggingface", "lm_eval.tasks"))
     places = {id: place for place, id in enumerate(example.id for example in task.examples())}
     wanted = [places[id] for id in ids]
-    result = simple_evaluate(
-        HFLM(pretrained=model.network, tokenizer=model.tokenizer, batch_size=1),
+    result = lm_eval.simple_evaluate(
+        models.HFLM(pretrained=model.network, tokenizer=model.tokenizer, batch_size=1),
         tasks=[dict(spec)],
-        task_manager=TaskManager(include_defaults=False),
+        task_manager=tasks.TaskManager(include_defaults=False),
         samples={spec["task"]: wanted},
         log_samples=True,
         bootstrap_iters=0,

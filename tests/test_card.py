@@ -6,6 +6,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import yaml
@@ -147,7 +148,7 @@ def test_the_front_matter_is_what_the_hub_reads_back():
         languages=("en", "de"),
     )
     text = rendered(found, base=base)
-    data = ModelCard(text).data
+    data: Any = ModelCard(text).data
     assert data.base_model == base.model
     assert data.to_dict()["base_model_relation"] == "finetune"
     assert (data.license, data.license_link) == ("llama3.2", "https://example.org/LICENSE")

@@ -27,10 +27,8 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def reference(model: LanguageModel) -> tuple[Any, type]:
     pytest.importorskip("lm_eval", reason="needs the extra: pip install 'editkit[eval]'")
-    from lm_eval.api.instance import Instance
-    from lm_eval.models.huggingface import HFLM
-
-    return HFLM(pretrained=model.network, tokenizer=model.tokenizer, batch_size=1), Instance
+    instance, models = map(pytest.importorskip, ("lm_eval.api.instance", "lm_eval.models.huggingface"))
+    return models.HFLM(pretrained=model.network, tokenizer=model.tokenizer, batch_size=1), instance.Instance
 
 
 @CUT

@@ -203,7 +203,7 @@ def fp8(directory: Path) -> Path:
     """A Llama whose linear maps are float8_e4m3fn with a scale per block."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    sizes = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32}
+    sizes: dict[str, Any] = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32}
     config = LlamaConfig(**sizes, num_hidden_layers=2, intermediate_size=128, vocab_size=96)
     tensors: dict[str, torch.Tensor] = {}
     for name, weight in LlamaForCausalLM(config).state_dict().items():
@@ -231,7 +231,7 @@ def dequantized(directory: Path) -> Any:
 
 
 def test_a_rank_that_vllm_cannot_serve_is_refused_unless_asked_for(tmp_path: Path) -> None:
-    config = {"num_attention_heads": 12, "num_key_value_heads": 2, "head_dim": 48, "hidden_size": 48}
+    config: dict[str, Any] = {"num_attention_heads": 12, "num_key_value_heads": 2, "head_dim": 48, "hidden_size": 48}
     config |= {"num_hidden_layers": 1, "intermediate_size": 32, "vocab_size": 90}
     from transformers import LlamaConfig, LlamaForCausalLM
 

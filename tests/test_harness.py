@@ -131,11 +131,9 @@ def answer(request: Request) -> Output:
 
 def reference(spec: dict[str, Any], metric: str, filter: str) -> list[float]:
     """The same model in lm-eval's own loop: one score per document, in order."""
-    from lm_eval import simple_evaluate
-    from lm_eval.api.model import LM
-    from lm_eval.tasks import TaskManager
+    lm_eval, models, tasks = map(pytest.importorskip, ("lm_eval", "lm_eval.api.model", "lm_eval.tasks"))
 
-    class Model(LM):
+    class Model(models.LM):
         def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
             answers = [answer(Loglikelihood(*request.args)) for request in requests]
             return [(a.logprob, a.greedy) for a in answers if isinstance(a, Likelihood)]
@@ -146,9 +144,13 @@ def reference(spec: dict[str, Any], metric: str, filter: str) -> list[float]:
         def loglikelihood_rolling(self, requests: list[Any]) -> list[float]:
             raise NotImplementedError
 
-    manager = TaskManager(include_defaults=False)
-    result = simple_evaluate(Model(), tasks=[dict(spec)], task_manager=manager, log_samples=True, bootstrap_iters=0)
-    assert result is not None
+    result = lm_eval.simple_evaluate(
+        Model(),
+        tasks=[dict(spec)],
+        task_manager=tasks.TaskManager(include_defaults=False),
+        log_samples=True,
+        bootstrap_iters=0,
+    )
     samples = [row for row in result["samples"][spec["task"]] if row["filter"] == filter]
     return [float(row[metric]) for row in sorted(samples, key=lambda row: row["doc_id"])]
 

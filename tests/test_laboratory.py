@@ -75,17 +75,17 @@ def test_a_study_measures_a_real_model_and_resumes(tmp_path: Path) -> None:
 
 
 def test_log_likelihoods_are_those_of_lm_eval(stories: LanguageModel) -> None:
-    from lm_eval.api.instance import Instance
-    from lm_eval.models.huggingface import HFLM
-
-    reference = HFLM(pretrained=stories.network, tokenizer=stories.tokenizer, batch_size=4)
+    instance = pytest.importorskip("lm_eval.api.instance").Instance
+    reference = pytest.importorskip("lm_eval.models.huggingface").HFLM(
+        pretrained=stories.network, tokenizer=stories.tokenizer, batch_size=4
+    )
     for spec in (MMLU, ARC):
         found = harness.task({"lm_eval": spec, "num_fewshot": 0}, allow_python=True)
         requests = [request for example in found.examples()[:4] for request in found.requests(example)]
         pairs = [(request.prompt, request.continuation) for request in requests if isinstance(request, Loglikelihood)]
         assert len(pairs) == 16
         expected = reference.loglikelihood(
-            [Instance("loglikelihood", {}, pair, 0) for pair in pairs], disable_tqdm=True
+            [instance("loglikelihood", {}, pair, 0) for pair in pairs], disable_tqdm=True
         )
         for ours, (logprob, greedy) in zip(stories.answer(requests, None), expected, strict=True):
             assert isinstance(ours, Likelihood)
@@ -95,10 +95,10 @@ def test_log_likelihoods_are_those_of_lm_eval(stories: LanguageModel) -> None:
 
 
 def test_answers_are_those_of_lm_eval(stories: LanguageModel) -> None:
-    from lm_eval.api.instance import Instance
-    from lm_eval.models.huggingface import HFLM
-
-    reference = HFLM(pretrained=stories.network, tokenizer=stories.tokenizer, batch_size=1)
+    instance = pytest.importorskip("lm_eval.api.instance").Instance
+    reference = pytest.importorskip("lm_eval.models.huggingface").HFLM(
+        pretrained=stories.network, tokenizer=stories.tokenizer, batch_size=1
+    )
     found = harness.task(
         {"lm_eval": GSM8K | {"generation_kwargs": {"until": ["\n"], "max_gen_toks": 24}}, "num_fewshot": 0},
         allow_python=True,
@@ -111,7 +111,7 @@ def test_answers_are_those_of_lm_eval(stories: LanguageModel) -> None:
         (r.prompt, {"until": list(r.stop), "max_gen_toks": r.max_new_tokens, "do_sample": False}) for r in requests
     ]
     expected = reference.generate_until(
-        [Instance("generate_until", {}, pair, 0) for pair in arguments], disable_tqdm=True
+        [instance("generate_until", {}, pair, 0) for pair in arguments], disable_tqdm=True
     )
     assert stories.answer(requests, None) == expected
     assert all(expected)

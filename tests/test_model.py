@@ -6,6 +6,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 import pytest
@@ -112,6 +114,8 @@ def test_generation_is_greedy_decoding_by_hand(model: LanguageModel) -> None:
 SHORT_OF_MEMORY = """
 import resource
 from dataclasses import replace
+from importlib import import_module
+from typing import Any
 import torch
 from editkit.errors import EditkitError
 from editkit.loading import load
@@ -210,8 +214,7 @@ def test_public_knocked_out_reaches_generate(model: LanguageModel) -> None:
 @pytest.mark.parametrize("where", ["cpu", "disk"])
 def test_hooks_compose_with_dispatch(where: str, tmp_path) -> None:
     """Layers spread by accelerate, some of them held on disk and fetched as they run: the same answers."""
-    from accelerate import dispatch_model
-
+    dispatch_model: Any = import_module("accelerate").dispatch_model  # its annotations forbid what its docs show
     plain, spread = load(dtype="float32"), load(dtype="float32")
     layers = plain.architecture.layers
     places = {f"model.layers.{layer}": where if layer % 2 else "cpu" for layer in range(layers)}

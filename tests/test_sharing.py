@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,13 +74,16 @@ def test_a_model_whose_blocks_mix_rows_is_left_alone() -> None:
     blocks = blocks_of(model, architecture)
     assert blocks is not None
     assert shareable(model, architecture) is not None
-    count, bias = {"rows": 0}, torch.linspace(-1, 1, model.config.hidden_size)
+    bias, count = torch.linspace(-1, 1, model.config.hidden_size), {"rows": 0}
 
     def remember(module, args, kwargs):
         count["rows"] = len(args[0])
 
+    def added(module: Any, args: Any, output: Any) -> Any:
+        return output + count["rows"] * bias
+
     first = blocks[0].register_forward_pre_hook(remember, with_kwargs=True)
-    scale = blocks[-1].register_forward_hook(lambda module, args, output: output + count["rows"] * bias)
+    scale = blocks[-1].register_forward_hook(added)
     assert shareable(model, architecture) is None
     first.remove()
     scale.remove()

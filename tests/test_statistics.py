@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from statsmodels.stats.weightstats import ttost_paired
 
 from editkit import intervals, statistics
 from editkit.errors import EditkitError
-from editkit.intervals import Interval
 
 Draw = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray, list[int] | None]]
 
@@ -27,7 +27,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 def test_a_binary_arm_has_the_wilson_interval(right: int, n: int) -> None:
     found = intervals.mean_interval([1.0] * right + [0.0] * (n - right), rng=rng())
     low, high = proportion_confint(right, n, method="wilson")
-    assert found == Interval(right / n, pytest.approx(low, abs=1e-9), pytest.approx(high, abs=1e-9))
+    assert found.mean == right / n and (found.low, found.high) == pytest.approx((low, high), abs=1e-9)
     assert found.high > found.low
 
 
@@ -35,13 +35,13 @@ def test_a_binary_arm_has_the_wilson_interval(right: int, n: int) -> None:
 def test_mcnemar_agrees_with_statsmodels(lost: int, gained: int, same: int) -> None:
     before = [1] * lost + [0] * gained + [1] * same
     after = [0] * lost + [1] * gained + [1] * same
-    expected = reference_mcnemar([[same, lost], [gained, 0]], exact=True).pvalue
-    assert statistics.change_p(before, after, rng=rng()) == pytest.approx(expected)
+    expected: Any = reference_mcnemar([[same, lost], [gained, 0]], exact=True)
+    assert statistics.change_p(before, after, rng=rng()) == pytest.approx(expected.pvalue)
 
 
 def test_holm_agrees_with_statsmodels() -> None:
     values = rng().random(12) ** 3
-    np.testing.assert_allclose(statistics.holm(values), multipletests(values, method="holm")[1])
+    np.testing.assert_allclose(statistics.holm(values), np.asarray(multipletests(values, method="holm")[1]))
     assert len(statistics.holm([])) == 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,7 +96,7 @@ def test_each_ranking_and_cell_is_measured_once(tmp_path: Path) -> None:
 
 def test_an_interrupted_study_goes_on(tmp_path: Path) -> None:
     bench = Bench()
-    steps = study.run(GRID, work=tmp_path, locate=bench.locate, assess=bench.assess)
+    steps: Any = study.run(GRID, work=tmp_path, locate=bench.locate, assess=bench.assess)
     kept = [next(steps) for _ in range(3)]
     steps.close()
     again = Bench()

@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,13 +28,14 @@ from tests.evidence import Evidence, evidence
 ROOT = Path(__file__).parent.parent
 
 
-def shown(thing, width: int = 140, **options) -> str:
+def shown(thing: Any, width: int = 140, **options: Any) -> str:
     stream = io.StringIO()
-    Console(file=stream, width=width, **({"color_system": None} | options)).print(thing)
+    settings: dict[str, Any] = {"color_system": None} | options
+    Console(file=stream, width=width, **settings).print(thing)
     return stream.getvalue()
 
 
-def outcome(found: Evidence, **changes):
+def outcome(found: Evidence, **changes: Any) -> Any:
     provenance = replace(found.provenance, **changes)
     return SimpleNamespace(**(vars(found) | {"provenance": provenance}), out=Path("build/a demo"))
 

@@ -151,7 +151,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
 """What the general rule of ``shrink`` gets wrong."""
 
 
-def build(model_type: str) -> tuple[torch.nn.Module, Any]:
+def build(model_type: str) -> tuple[Any, Any]:
     """A seeded random model in eval mode and its config."""
     from transformers import AutoModelForCausalLM
 
@@ -186,11 +186,11 @@ def shrink(config: Any) -> dict[str, Any]:
         if name in KEPT_OUT or (value is None and not name.endswith("_token_id")):
             continue
         if name in per_layer:
-            small[name] = [value[layer] for layer in chosen]
+            small[name] = [per_layer[name][layer] for layer in chosen]
         elif name in DEPTH:
             small[name] = len(chosen)
         elif name == "per_layer_config":
-            small[name] = _per_layer(value, chosen)
+            small[name] = _per_layer(dict(value or {}), chosen)
         elif hasattr(part, "to_dict"):
             small[name] = shrink(part)
         elif name in SMALL and not isinstance(value, bool | list | dict):

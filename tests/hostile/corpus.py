@@ -17,7 +17,7 @@ from typing import Any
 
 from tests import checkpoints
 
-Case = Callable[[Path], None]
+Case = Callable[[Path], object]
 WEIGHTS = "model.safetensors"
 SHARD = "model-00001-of-00002.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -330,5 +330,5 @@ CASES: dict[str, Case] = {
     "weights: packed integers": lambda directory: checkpoints.write_tensors(
         directory / WEIGHTS, {name: ("I32", shape) for name, shape in checkpoints.shapes().items()}
     ),
-    "weights: an adapter beside": lambda directory: (directory / "adapter_config.json").write_text("{}") and None,
+    "weights: an adapter beside": lambda directory: (directory / "adapter_config.json").write_text("{}"),
 }

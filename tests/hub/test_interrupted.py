@@ -116,7 +116,7 @@ def test_the_token_reaches_no_log_no_error_no_file(
 
 def failures(hub: Server, out: Path, tmp_path: Path, base: Path) -> Iterator[Any]:
     """Calls that fail in every way a server can refuse."""
-    ask = {"endpoint": hub.endpoint, "token": ALICE}
+    ask: dict[str, Any] = {"endpoint": hub.endpoint, "token": ALICE}
     yield lambda: preflight("bob/x", base=None, **ask)
     yield lambda: preflight("alice/x", base=None, endpoint=hub.endpoint, token=ALICE + "wrong")
     yield lambda: push(out, "alice/x", public=True, **ask)
