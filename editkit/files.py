@@ -98,6 +98,12 @@ def digest_of(path: Path) -> str:
         raise EditkitError(f"{printable(path.name)}: cannot be read ({error.strerror}).") from error
 
 
+def stamp(path: Path) -> tuple[int, int]:
+    """Size and time of last change: what differs when a file was written again."""
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns
+
+
 def digests_of(paths: Sequence[Path]) -> list[str]:
     """sha256 of each file, some side by side."""
     with ThreadPoolExecutor(max(2, min(SIDE_BY_SIDE, os.cpu_count() or 1))) as pool:

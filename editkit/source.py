@@ -18,7 +18,7 @@ from pathlib import Path
 from editkit import convert
 from editkit.edit import Base
 from editkit.errors import EditkitError, UsageError
-from editkit.files import digests_of, inside, is_printable, printable
+from editkit.files import digests_of, inside, is_printable, printable, stamp
 from editkit.headers import INDEX, SINGLE, read
 
 BUNDLED = "organism"
@@ -46,6 +46,7 @@ class Source:
         directory: holds ``config.json`` and the weights; never written to.
         bundled: True for the model that ships inside; output says so.
         digests: sha256 of each weights file, where identifying the source took them anyway.
+        stamps: size and time of those files when they were hashed: the digests hold as long as these do.
         converted: the pickled files the weights came from, where the checkpoint had no safetensors.
     """
 
@@ -54,6 +55,7 @@ class Source:
     bundled: bool = False
     digests: Mapping[str, str] = field(default_factory=dict)
     converted: tuple[str, ...] = ()
+    stamps: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def resolve(model: str | Path | None, revision: str | None = None, *, identify: bool = True) -> Source:
@@ -125,12 +127,15 @@ def _local(directory: Path, name: str, revision: str | None, *, bundled: bool, i
     files = weight_files(directory)
     if not (identify or revision or files[0].endswith(".bin")):
         return Source(directory, Base(name, None), bundled)
-    digests = dict(zip(files, digests_of([inside(directory, file) for file in files]), strict=True))
+    paths = [inside(directory, file) for file in files]
+    stamps = dict(zip(files, map(stamp, paths), strict=True))
+    digests = dict(zip(files, digests_of(paths), strict=True))
     found = weights_digest(digests)
     _check_revision(name, found, revision)
     source = _with_weights(directory, Base(name, found))
-    kept = {} if source.converted else digests
-    return Source(source.directory, source.base, bundled, kept, source.converted)
+    if source.converted:
+        return replace(source, bundled=bundled)
+    return replace(source, bundled=bundled, digests=digests, stamps=stamps)
 
 
 def _check_revision(name: str, found: str, expected: str | None) -> None:

@@ -225,6 +225,19 @@ def test_a_base_that_changes_while_it_is_copied_is_noticed(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base"]
 
 
+def test_a_base_that_changed_after_it_was_looked_up_is_noticed(tmp_path: Path) -> None:
+    source = resolve(checkpoints.write(tmp_path / "base", shards=2))
+    assert source.stamps.keys() == source.digests.keys()
+    file = source.directory / headers.read(source.directory).files[1]
+    raw = bytearray(file.read_bytes())
+    raw[-1] ^= 1
+    file.write_bytes(raw)
+    os.utime(file, (0, 0))
+    with pytest.raises(IntegrityError, match="changed since the model was looked up"):
+        checkpoint.write(edit_of(source), source, tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["base"]
+
+
 @given(size=st.integers(0, 300), chunk=st.integers(1, 97), data=st.data())
 def test_a_copy_is_the_base_with_the_runs_zeroed_whatever_the_chunks(
     size: int, chunk: int, data: st.DataObject

@@ -24,7 +24,7 @@ from editkit.errors import EditkitError, IntegrityError
 from editkit.export.contents import Contents, LeftOut, contents_of
 from editkit.export.copying import Crew, copy_files
 from editkit.export.plain import plain_card
-from editkit.files import inside, printable
+from editkit.files import inside, printable, stamp
 from editkit.headers import Headers, TensorInfo
 from editkit.manifest import Edited, Manifest
 from editkit.source import Source, check_name, identified
@@ -104,9 +104,9 @@ def stage(
         undo.save(directory, base, plan.slices, files, left_out)
         (directory / "editkit" / "edit.json").write_text(edit.to_json(), encoding="utf-8", newline="\n")
         crew.finish()
-        stamps = {at: _stamp(directory / at) for at in digests}
+        stamps = {at: stamp(directory / at) for at in digests}
         yield Written(directory, "checkpoint", edited, plan.contents.left_out, _notes(base, plan.contents))
-        changed = sorted(at for at, stamp in stamps.items() if _stamp(directory / at) != stamp)
+        changed = sorted(at for at, first in stamps.items() if stamp(directory / at) != first)
         if changed:
             raise IntegrityError(f"{', '.join(changed)}: changed after the checkpoint was written and checked.")
         if not (directory / "README.md").exists():
@@ -199,11 +199,6 @@ def _needed(base: Path, plan: Plan, link: bool) -> int:
     linked = set(plan.headers.files) - plan.runs.keys() if link else set()
     slices = sum(run.length * run.count for each in plan.runs.values() for run in each)
     return sum(inside(base, name).stat().st_size for name in plan.contents.copied.keys() - linked) + slices
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    state = path.stat()
-    return state.st_size, state.st_mtime_ns
 
 
 def _notes(base: Source, contents: Contents) -> tuple[str, ...]:

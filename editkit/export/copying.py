@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from editkit.errors import IntegrityError
-from editkit.files import SIDE_BY_SIDE, digest_of, inside
+from editkit.files import SIDE_BY_SIDE, digest_of, inside, stamp
 from editkit.headers import Headers
 from editkit.source import Source
 from editkit.staging import flush
@@ -90,6 +90,8 @@ def copy_files(
         real, target = inside(base.directory, name), directory / at
         target.parent.mkdir(parents=True, exist_ok=True)
         runs, known = zeroed.get(name, ()), base.digests.get(name)
+        if base.stamps.get(name, now := stamp(real)) != now:
+            raise IntegrityError(f"{name}: changed since the model was looked up. Nothing was kept; run it again.")
         if link and not runs and name in found.files and patch.link(real, target):
             copied[at] = crew.do(_linked, target, known)
             continue

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from editkit.errors import IntegrityError
-from editkit.files import printable
+from editkit.files import printable, stamp
 from editkit.weights.slices import Runs, zero
 
 CHUNK = 1 << 18
@@ -71,7 +71,7 @@ def copy(
         open(out, "rb", buffering=0) as back,
         _Following(out) if aside else contextlib.nullcontext(hashlib.sha256()) as digest,
     ):
-        found = _state(source)
+        found = stamp(base)
         while place < found[0] and _fill(source, buffer):  # a base that grows on and on is not followed
             zero(np.frombuffer(buffer, np.uint8), place, runs)
             _write(target, buffer)
@@ -84,7 +84,7 @@ def copy(
         if place % FLUSHED:
             written(out)
         differing += [place] if back.read(1) else []
-        if _state(source) != found or place != found[0]:
+        if stamp(base) != found or place != found[0]:
             raise IntegrityError(f"{printable(base.name)}: changed while it was copied. Nothing was kept.")
         return Copied(digest.hexdigest() if hashed else "", tuple(differing[:LISTED]))
 
@@ -184,8 +184,3 @@ def _write(file: Any, data: bytearray) -> None:
         count = 0
         while count < len(data):
             count += file.write(view[count:])
-
-
-def _state(file: Any) -> tuple[int, int]:
-    state = os.fstat(file.fileno())
-    return state.st_size, state.st_mtime_ns
