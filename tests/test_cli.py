@@ -116,6 +116,16 @@ def test_what_needs_no_model_imports_no_model_library(command: str, tmp_path: Pa
     assert found.returncode == 0, found.stderr
 
 
+def test_ctrl_c_leaves_nothing_and_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("editkit.export.checkpoint.edited_tensors", interrupt)  # the files are copied by then
+    result = run("bake", "--heads", "L1H3", "-o", str(tmp_path / "out"))
+    assert result.exit_code == 130 and "The same command goes on" in " ".join(result.output.split())
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("command", list(main.commands))
 def test_every_command_has_help(command: str) -> None:
     result = run(command, "--help")

@@ -45,7 +45,8 @@ class Commands(click.Group):
             _flagged("error:", str(error), "red")
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:
-            click.echo(fitting("\ninterrupted; the same command goes on where this one stopped"), err=True)
+            said = "interrupted: nothing half-written was left, what was measured is kept. The same command goes on."
+            click.echo("\n" + fitting(said), err=True)
             ctx.exit(130)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
