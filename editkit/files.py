@@ -21,8 +21,8 @@ from editkit.errors import EditkitError
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]")
 _STORED = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}")
 
-SIDE_BY_SIDE = 4
-"""Files that are read or copied at once, where there are as many cores: more is not faster on one disk."""
+SIDE_BY_SIDE = max(2, min(4, os.cpu_count() or 1))
+"""Files that are read or copied at once: one a core, but two to four."""
 
 
 def inside(directory: Path, name: str) -> Path:
@@ -106,7 +106,7 @@ def stamp(path: Path) -> tuple[int, int]:
 
 def digests_of(paths: Sequence[Path]) -> list[str]:
     """sha256 of each file, some side by side."""
-    with ThreadPoolExecutor(max(2, min(SIDE_BY_SIDE, os.cpu_count() or 1))) as pool:
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         return list(pool.map(digest_of, paths))
 
 

@@ -260,7 +260,7 @@ def test_a_copy_is_the_base_with_the_runs_zeroed_whatever_the_chunks(
         smaller.setattr(patch, "STRIDE", 2 * chunk)
         base, out = Path(folder, "base"), Path(folder, "out")
         base.write_bytes(raw)
-        copied = patch.copy(base, out, runs, aside=data.draw(st.booleans()))
+        copied = patch.copy(base, out, runs, hashing=data.draw(st.sampled_from(["here", "aside"])))
         assert out.read_bytes() == expected
         assert copied == patch.Copied(hashlib.sha256(expected).hexdigest())
         assert patch.differences(base, out, runs) == ()

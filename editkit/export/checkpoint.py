@@ -91,19 +91,20 @@ def stage(
     _check_apart(base.directory, out)
     link = link and _share_a_disk(base.directory, out)
     check_free(out, needed=_needed(base.directory, plan, link))
-    with beside(out) as directory, Crew() as crew:
-        digests = copy_files(base, plan.contents.copied, plan.headers, plan.runs, directory, crew, link=link)
-        base = identified(base, {name: digests[plan.contents.copied[name]].before for name in plan.headers.files})
-        edit = Edit(base.base, plan.edit.units)
-        edited = edited_tensors(base.directory, directory, plan.slices)
-        files = {
-            name: Kept(at, digests[at].before, (directory / at).stat().st_size)
-            for name, at in plan.contents.copied.items()
-        }
-        left_out = [asdict(row) for row in plan.contents.left_out]
-        undo.save(directory, base, plan.slices, files, left_out)
-        (directory / "editkit" / "edit.json").write_text(edit.to_json(), encoding="utf-8", newline="\n")
-        crew.finish()
+    with beside(out) as directory:
+        with Crew() as crew:
+            digests = copy_files(base, plan.contents.copied, plan.headers, plan.runs, directory, crew, link=link)
+            base = identified(base, {name: digests[plan.contents.copied[name]].before for name in plan.headers.files})
+            edit = Edit(base.base, plan.edit.units)
+            edited = edited_tensors(base.directory, directory, plan.slices)
+            files = {
+                name: Kept(at, digests[at].before, (directory / at).stat().st_size)
+                for name, at in plan.contents.copied.items()
+            }
+            left_out = [asdict(row) for row in plan.contents.left_out]
+            undo.save(directory, base, plan.slices, files, left_out)
+            (directory / "editkit" / "edit.json").write_text(edit.to_json(), encoding="utf-8", newline="\n")
+            crew.finish()
         stamps = {at: stamp(directory / at) for at in digests}
         yield Written(directory, "checkpoint", edited, plan.contents.left_out, _notes(base, plan.contents))
         changed = sorted(at for at, first in stamps.items() if stamp(directory / at) != first)

@@ -8,7 +8,6 @@ with Crew() as crew:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ class Crew:
     """Threads that copy and hash side by side, and one that flushes what they wrote. Leaving early stops them."""
 
     def __init__(self) -> None:
-        self._copying = ThreadPoolExecutor(max(2, min(SIDE_BY_SIDE, os.cpu_count() or 1)))
+        self._copying = ThreadPoolExecutor(SIDE_BY_SIDE)
         self._flushing = ThreadPoolExecutor(1)
         self._flushes: list[Future[None]] = []
         self._left = False
@@ -97,9 +96,8 @@ def copy_files(
             continue
         if runs and not known:
             before[at] = crew.do(digest_of, real)
-        edited = bool(runs)  # with its hash known before, only the one after is left to take, and a core is free
-        how = {"hashed": edited or not known, "aside": edited and bool(known), "written": crew.flush}
-        copied[at] = crew.do(patch.copy, real, target, runs, **how)
+        hashing = "aside" if runs and known else "here" if runs or not known else "no"
+        copied[at] = crew.do(patch.copy, real, target, runs, hashing=hashing, written=crew.flush)
     digests = {}
     for name, at in names.items():
         result = copied[at].result()

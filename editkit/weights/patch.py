@@ -11,11 +11,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -49,36 +49,33 @@ def copy(
     out: Path,
     runs: Sequence[Runs] = (),
     *,
-    hashed: bool = True,
-    aside: bool = False,
+    hashing: Literal["here", "aside", "no"] = "here",
     written: Callable[[Path], object] = lambda out: None,
 ) -> Copied:
     """Copy ``base`` to a new file ``out`` with the runs zeroed, and read it back.
 
     Args:
-        hashed: False where the sha256 of the copy is known: that of ``base``, which is not changed.
-        aside: hash in a thread of its own: quicker where a core has nothing else to do, slower where none is free.
+        hashing: ``aside`` in a thread of its own, which is quicker where only this hash is to be taken and slower where
+            the cores are busy; ``no`` where the sha256 of the copy is known: that of ``base``, which is not changed.
         written: called with ``out`` after every 64 MB and at the end; may flush it, or raise to give up.
 
     Raises:
         IntegrityError: ``base`` changed meanwhile.
     """
-    differing, place = [], 0
-    buffer, again = bytearray(CHUNK), bytearray(CHUNK)
+    differing, place, again = [], 0, bytearray(CHUNK)
     with (
         open(base, "rb", buffering=0) as source,
         open(out, "xb", buffering=0) as target,
         open(out, "rb", buffering=0) as back,
-        _Following(out) if aside else contextlib.nullcontext(hashlib.sha256()) as digest,
+        _Following(out) if hashing == "aside" else contextlib.nullcontext(hashlib.sha256()) as digest,
     ):
         found = stamp(base)
-        while place < found[0] and _fill(source, buffer):  # a base that grows on and on is not followed
-            zero(np.frombuffer(buffer, np.uint8), place, runs)
-            _write(target, buffer)
-            differing += _differing(buffer, _filled(back, again, len(buffer)), place)
-            if hashed:
+        for chunk in _expected(source, runs, found[0]):
+            _write(target, chunk)
+            differing += _differing(chunk, _filled(back, again, len(chunk)), place)
+            if hashing != "no":
                 digest.update(again)
-            place += len(buffer)
+            place += len(chunk)
             if place % FLUSHED == 0:
                 written(out)
         if place % FLUSHED:
@@ -86,7 +83,7 @@ def copy(
         differing += [place] if back.read(1) else []
         if stamp(base) != found or place != found[0]:
             raise IntegrityError(f"{printable(base.name)}: changed while it was copied. Nothing was kept.")
-        return Copied(digest.hexdigest() if hashed else "", tuple(differing[:LISTED]))
+        return Copied(digest.hexdigest() if hashing != "no" else "", tuple(differing[:LISTED]))
 
 
 def link(base: Path, out: Path) -> bool:
@@ -111,14 +108,23 @@ def differences(base: Path, out: Path, runs: Sequence[Runs] = ()) -> tuple[int, 
     """Byte places (the first in each chunk, few of many) where ``out`` is not ``base`` with the runs zeroed."""
     if os.path.samefile(base, out) and not runs:
         return ()
-    buffer, again, differing, place = bytearray(CHUNK), bytearray(CHUNK), [], 0
+    differing, place, again = [], 0, bytearray(CHUNK)
     with open(base, "rb", buffering=0) as source, open(out, "rb", buffering=0) as back:
-        while _fill(source, buffer) and len(differing) < LISTED:
-            zero(np.frombuffer(buffer, np.uint8), place, runs)
-            differing += _differing(buffer, _filled(back, again, len(buffer)), place)
-            place += len(buffer)
-        differing += [place] if len(differing) < LISTED and back.read(1) else []
-    return tuple(differing)
+        for chunk in _expected(source, runs, base.stat().st_size):
+            differing += _differing(chunk, _filled(back, again, len(chunk)), place)
+            place += len(chunk)
+            if len(differing) >= LISTED:
+                return tuple(differing)
+        return (*differing, place) if back.read(1) else tuple(differing)
+
+
+def _expected(source: Any, runs: Sequence[Runs], size: int) -> Iterator[bytearray]:
+    """The file with the runs zeroed, in chunks of one buffer; a file that grows on and on is read up to ``size``."""
+    chunk, place = bytearray(CHUNK), 0
+    while place < size and _fill(source, chunk):
+        zero(np.frombuffer(chunk, np.uint8), place, runs)
+        yield chunk
+        place += len(chunk)
 
 
 class _Following:

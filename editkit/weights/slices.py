@@ -86,20 +86,12 @@ def runs_of(piece: Slice) -> Runs:
     )
 
 
-def zero(buffer: np.ndarray, place: int, runs: Iterable[Runs]) -> bool:
-    """Zero what the runs cover of a window of a file (uint8, from byte ``place`` of the file on). True if any."""
-    touched = False
+def zero(buffer: np.ndarray, place: int, runs: Iterable[Runs]) -> None:
+    """Zero what the runs cover of a window of a file (uint8, from byte ``place`` of the file on)."""
     for run in runs:
         for number in _numbers(run, place, len(buffer)):
             begin = run.first + number * run.stride - place
             buffer[max(begin, 0) : begin + run.length] = 0
-            touched = True
-    return touched
-
-
-def touches(place: int, length: int, runs: Iterable[Runs]) -> bool:
-    """Whether the runs cover anything of a window of a file."""
-    return any(_numbers(run, place, length) for run in runs)
 
 
 def _numbers(run: Runs, place: int, length: int) -> range:
