@@ -122,7 +122,7 @@ def test_ctrl_c_leaves_nothing_and_says_how_to_go_on(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr("editkit.export.checkpoint.edited_tensors", interrupt)  # the files are copied by then
     result = run("bake", "--heads", "L1H3", "-o", str(tmp_path / "out"))
-    assert result.exit_code == 130 and "The same command goes on" in " ".join(result.output.split())
+    assert result.exit_code == 130 and "Run the same command again" in " ".join(result.output.split())
     assert list(tmp_path.iterdir()) == []
 
 

@@ -45,7 +45,7 @@ class Commands(click.Group):
             _flagged("error:", str(error), "red")
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:
-            said = "interrupted: nothing half-written was left, what was measured is kept. The same command goes on."
+            said = "interrupted: nothing half-written was left, what was measured is kept. Run the same command again."
             click.echo("\n" + fitting(said), err=True)
             ctx.exit(130)
         except BrokenPipeError:

@@ -125,6 +125,9 @@ def localize(name: str, out: Path | None, plot: Path | None, as_json: bool, **op
 
     With intervals and diagnostics. Exit code 3 if there are none.
     """
+    from editkit import recipe
+
+    recipe.read(name)  # a name that is none is told before anything heavy is imported or loaded
     from editkit import api
     from editkit.render import terminal
 
