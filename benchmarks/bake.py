@@ -5,7 +5,7 @@
 Each size is a random Llama checkpoint in shards of about 256 MB (``--shard``). In every round the arms run one after
 the other, each in a process of its own, with the disk drained in between; the clock starts after the imports. The base
 is in memory, or must come from the disk again (``--cold``). As much memory as an arm will fill is touched and given
-back before it starts: a virtual machine may have to ask its host for it, ten times as slowly.
+back before it starts: a virtual machine may have to ask its host for it, which takes longer.
 
 ``bake`` is all that the command does with a local directory: read its headers, hash it, copy it, compare the copy,
 flush it, write the record. ``hashes known`` is the same where the base was hashed before, as in a removal, which names
