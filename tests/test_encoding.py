@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,7 +28,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def reference(model: LanguageModel) -> tuple[Any, type]:
     pytest.importorskip("lm_eval", reason="needs the extra: pip install 'editkit[eval]'")
-    instance, models = map(pytest.importorskip, ("lm_eval.api.instance", "lm_eval.models.huggingface"))
+    instance, models = map(import_module, ("lm_eval.api.instance", "lm_eval.models.huggingface"))
     return models.HFLM(pretrained=model.network, tokenizer=model.tokenizer, batch_size=1), instance.Instance
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -75,8 +76,8 @@ def test_a_study_measures_a_real_model_and_resumes(tmp_path: Path) -> None:
 
 
 def test_log_likelihoods_are_those_of_lm_eval(stories: LanguageModel) -> None:
-    instance = pytest.importorskip("lm_eval.api.instance").Instance
-    reference = pytest.importorskip("lm_eval.models.huggingface").HFLM(
+    instance = import_module("lm_eval.api.instance").Instance
+    reference = import_module("lm_eval.models.huggingface").HFLM(
         pretrained=stories.network, tokenizer=stories.tokenizer, batch_size=4
     )
     for spec in (MMLU, ARC):
@@ -95,8 +96,8 @@ def test_log_likelihoods_are_those_of_lm_eval(stories: LanguageModel) -> None:
 
 
 def test_answers_are_those_of_lm_eval(stories: LanguageModel) -> None:
-    instance = pytest.importorskip("lm_eval.api.instance").Instance
-    reference = pytest.importorskip("lm_eval.models.huggingface").HFLM(
+    instance = import_module("lm_eval.api.instance").Instance
+    reference = import_module("lm_eval.models.huggingface").HFLM(
         pretrained=stories.network, tokenizer=stories.tokenizer, batch_size=1
     )
     found = harness.task(

@@ -114,8 +114,6 @@ def test_generation_is_greedy_decoding_by_hand(model: LanguageModel) -> None:
 SHORT_OF_MEMORY = """
 import resource
 from dataclasses import replace
-from importlib import import_module
-from typing import Any
 import torch
 from editkit.errors import EditkitError
 from editkit.loading import load

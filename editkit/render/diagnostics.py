@@ -76,7 +76,7 @@ def _lines(prefix: str, value: Any, *, depth: int) -> list[tuple[str, str]]:
             shown = str(name).replace("_", " ")
             found += _lines(f"{prefix}: {shown}" if prefix else shown, part, depth=depth + 1)
         return found
-    return [] if value is None or value == [] else [(prefix, _shown(value))]
+    return [] if value is None or (isinstance(value, Sequence) and not value) else [(prefix, _shown(value))]
 
 
 def _named(name: str) -> str:

@@ -65,7 +65,7 @@ _TOKEN = re.compile(r"[a-z][a-z*]*[a-z]|[a-z]")
 
 
 def judge(text: str, facts: Mapping[str, Any], *, words: frozenset[str]) -> Score:
-    found = profane(text, words)
+    found = profane(text, words or packaged_words())
     return Score(min(len(found), ENOUGH) / ENOUGH, note=" ".join(found))
 
 
@@ -112,9 +112,8 @@ def swear(words: Sequence[str] = ()) -> Asked:
     Args:
         words: your own list, lower case; the packaged list (common English profanity without slurs) if empty.
     """
-    own = tuple(sorted(set(words)))
-    listed = frozenset(own) or packaged_words()
-    return Asked("swear", _examples, partial(judge, words=listed), max_new_tokens=48, setting=own)
+    own = frozenset(words)
+    return Asked("swear", _examples, partial(judge, words=own), max_new_tokens=48, setting=tuple(sorted(own)))
 
 
 SWEAR = swear()
