@@ -96,7 +96,7 @@ def evaluate(
     """
     from editkit.comparison import compared
 
-    edited, unedited = _model(model, device, dtype), _model(base, device, dtype)
+    edited, unedited = _later(model, device, dtype), _later(base, device, dtype)
     found = _tasks(tasks, allow_code)
     return compared(edited, unedited, tasks=found, limit=limit, seed=seed, work=work, stages=stages)
 
@@ -202,8 +202,8 @@ def compare(model: str, *, base: str, prompt: str, max_new_tokens: int = 64, dev
     """Both answers to one prompt: (the base's, the model's)."""
     from editkit.comparison import answers_to
 
-    pair = _model(model, device, "auto"), _model(base, device, "auto")
-    return answers_to(*pair, prompt, max_new_tokens=max_new_tokens)
+    edited, unedited = _later(model, device, "auto"), _later(base, device, "auto")
+    return answers_to(edited, unedited, prompt, max_new_tokens=max_new_tokens)
 
 
 def _model(
@@ -214,6 +214,12 @@ def _model(
     if isinstance(model, Source):
         return load_source(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     return load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+
+
+def _later(model: LanguageModel | Source | str | Path | None, device: str, dtype: str) -> Callable[[], LanguageModel]:
+    """The model, loaded when it is called for; a name that leads nowhere is told now."""
+    found = model if isinstance(model, LanguageModel | Source) else resolve(model)
+    return lambda: _model(found, device, dtype)
 
 
 def _tasks(names: Sequence[str], allow_code: bool) -> list[Task]:

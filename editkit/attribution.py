@@ -8,16 +8,23 @@ Sundararajan, Taly, Yan 2017 (arXiv 1703.01365, eq. 1), applied to the head gate
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 
+from editkit.encoding import Encoded
+from editkit.errors import OutOfMemory
 from editkit.knockout import gated
+from editkit.localizers.adaptive import Prior
 from editkit.measure import LikelihoodMeasure
+from editkit.memory import Budget, fitting
 
 BACKWARD = 3.0
 """One forward and backward pass costs as much as this many forward passes (2 x forward for the backward pass)."""
+BACKWARD_MEMORY = 4
+"""How many times fewer tokens a batch starts with when its activations are kept for the backward pass."""
 
 
 def gate_prior(
@@ -26,7 +33,7 @@ def gate_prior(
     steps: int = 4,
     limit: int = 32,
     advance: Callable[[int], None] = lambda passes: None,
-) -> Callable[[], tuple[np.ndarray, float]] | None:
+) -> Prior | None:
     """A guess at every head's effect, ready to be asked for; None where the model has no gradients.
 
     Args:
@@ -35,37 +42,51 @@ def gate_prior(
 
     Returns:
         A function that gives (effects float[heads], in nats per token, negative = the head is needed; cost in
-        evaluations of the full search set).
+        evaluations of the full search set); or None, with a warning, where a backward pass fails or does not fit.
     """
     if getattr(measure.model.network, "is_quantized", False):
         return None
 
-    def prior() -> tuple[np.ndarray, float]:
+    def prior() -> tuple[np.ndarray, float] | None:
         rows = [
             measure.model.encode(requests[pick])
             for _, requests, pick in measure.anchors[: min(limit, measure.examples)]
         ]
+        budget = Budget(measure.model.budget.tokens // BACKWARD_MEMORY)
         total = np.zeros(measure.units)
-        for step in range(steps):
-            total += _gradient(measure, rows, (step + 0.5) / steps)
-            advance(1)
+        try:
+            for step in range(steps):
+                total += _gradient(measure, rows, (step + 0.5) / steps, budget)
+                advance(1)
+        except (OutOfMemory, RuntimeError) as error:  # a RuntimeError is what torch says of an operation without one
+            reason = str(error).strip().splitlines()[0]
+            warnings.warn(f"No gradients, so the search goes on without them: {reason}", stacklevel=2)
+            return None
         return -total / (steps * len(rows)), BACKWARD * steps * len(rows) / measure.examples
 
     return prior
 
 
-def _gradient(measure: LikelihoodMeasure, rows: list[tuple[list[int], list[int]]], scale: float) -> np.ndarray:
+def _gradient(measure: LikelihoodMeasure, rows: Sequence[Encoded], scale: float, budget: Budget) -> np.ndarray:
     """Sum over rows of d(mean log-probability of the answer)/d(gate), all gates at ``scale``."""
     model = measure.model
-    total = np.zeros(measure.units)
+    total, waiting = np.zeros(measure.units), list(rows)
     width = max(len(context) + len(answer) for context, answer in rows)
-    step = max(1, model.budget.tokens // (4 * width))
-    for start in range(0, len(rows), step):
-        part = rows[start : start + step]
+
+    def backward(part: Sequence[Encoded]) -> np.ndarray:
         gates = torch.full((len(part), measure.units), scale, requires_grad=True, device=model.device)
         with torch.enable_grad(), gated(model.network, model.architecture, gates):
             logprobs, _, real = model.token_logprobs(part)
             means = (logprobs * real).sum(-1) / real.sum(-1).clamp(min=1)
             [gradient] = torch.autograd.grad(means.sum(), [gates])
-        total += gradient.double().sum(0).cpu().numpy()
+        return gradient.double().sum(0).cpu().numpy()
+
+    def one(row: Encoded) -> str:
+        return f"the backward pass of a single request of {len(row[0])} tokens on {model.device}"
+
+    while waiting:
+        size = max(1, budget.tokens // width)
+        for _, gradient in fitting(waiting[:size], backward, budget, single=one):
+            total += gradient
+        waiting = waiting[size:]
     return total

@@ -1,13 +1,13 @@
 """Scores of a model, or of a model and its base on the same examples; and both answers to one prompt.
 
-compared(edited, base, tasks=[TASKS["swear"], TASKS["rhyme"]]) -> EvalReport
+compared(lambda: edited, lambda: base, tasks=[TASKS["swear"], TASKS["rhyme"]]) -> EvalReport
 standings(model, tasks=[TASKS["swear"]]) -> Standing("swear", n=150, chance=0.0, score=Interval(.99, .96, 1.0)), ...
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,11 +19,12 @@ from editkit.evaluation import Criteria, EvalReport, Row
 from editkit.evidence import Sheet, again, answers
 from editkit.intervals import Interval, mean_interval
 from editkit.measure import scores
+from editkit.memory import free
 from editkit.model import LanguageModel
 from editkit.progress import Stages, silent
 from editkit.recipe import Recipe
 from editkit.store import Store, opened
-from editkit.task import Generate, Task, examples_of
+from editkit.task import Task, examples_of
 from editkit.work import work_for
 
 
@@ -78,8 +79,8 @@ def standings(
 
 
 def compared(
-    model: LanguageModel,
-    base: LanguageModel,
+    model: Callable[[], LanguageModel],
+    base: Callable[[], LanguageModel],
     *,
     tasks: Sequence[Task],
     limit: int = 200,
@@ -87,16 +88,23 @@ def compared(
     work: Path | None = None,
     stages: Stages = silent,
 ) -> EvalReport:
-    """Paired rows and a verdict. The target is what the model's own recipe removed, if it is an output of editkit."""
-    recipe = _recipe_of(model.source.directory)
+    """Paired rows and a verdict. The target is what the model's own recipe removed, if it is an output of editkit.
+
+    Args:
+        model, base: called when their turn comes, and let go after it: one at a time has the memory.
+    """
+    rng, live = np.random.default_rng(seed), base()
+    with opened(work_for(live.source.base, "evaluate", seed, work).store) as store:
+        before = _sheets(live, tasks, limit, store, stages, "Answers, base")
+        with stages("Noise floor", sum(len(sheet.cells) for sheet in before)) as advance:
+            second = again(live, before, store, advance=advance)
+        del live
+        free()
+        live = model()
+        after = _sheets(live, tasks, limit, store, stages, "Answers, edited")
+    recipe = _recipe_of(live.source.directory)
     criteria = Criteria() if recipe is None else recipe.criteria
     target = None if recipe is None else recipe.target if isinstance(recipe.target, str) else recipe.capability
-    rng = np.random.default_rng(seed)
-    with opened(work_for(base.source.base, "evaluate", seed, work).store) as store:
-        before = _sheets(base, tasks, limit, store, stages, "Answers, base")
-        after = _sheets(model, tasks, limit, store, stages, "Answers, edited")
-        with stages("Noise floor", sum(len(sheet.cells) for sheet in before)) as advance:
-            second = again(base, before, store, advance=advance)
 
     def row(first: Sheet, second: Sheet) -> Row:
         return evaluation.row(
@@ -115,10 +123,14 @@ def compared(
     return evaluation.report([row(*pair) for pair in zip(before, after, strict=True)], criteria=criteria, noise=noise)
 
 
-def answers_to(model: LanguageModel, base: LanguageModel, prompt: str, *, max_new_tokens: int = 64) -> tuple[str, str]:
-    """(the base's answer, the model's answer), greedy."""
-    request = Generate(prompt, max_new_tokens)
-    return str(base.answer([request], None)[0]), str(model.answer([request], None)[0])
+def answers_to(
+    model: Callable[[], LanguageModel], base: Callable[[], LanguageModel], prompt: str, *, max_new_tokens: int = 64
+) -> tuple[str, str]:
+    """(the base's answer, the model's answer), greedy; one model at a time has the memory."""
+    [first] = base().generate([prompt], max_new_tokens=max_new_tokens)
+    free()
+    [second] = model().generate([prompt], max_new_tokens=max_new_tokens)
+    return first, second
 
 
 def _sheets(

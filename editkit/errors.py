@@ -1,6 +1,7 @@
 """Every error a user can cause, and the exit code each ends in.
 
 EditkitError            1   a message that says what, where, expected, found, and what to do
+├── OutOfMemory         1   not even one request fits in the memory of the device
 ├── UsageError          2   the command was called wrongly
 ├── NotLocalized        3   the capability did not localize: evidence is written, no checkpoint
 ├── TooMuchDamage       4   the goal costs more than the damage budget: evidence is written, no checkpoint
@@ -18,6 +19,10 @@ class EditkitError(Exception):
     exit_code = 1
     outcome: Any = None
     """The evidence (``editkit.outcome.Outcome``), where the error is that the goal was not met."""
+
+
+class OutOfMemory(EditkitError):
+    pass
 
 
 class UsageError(EditkitError):

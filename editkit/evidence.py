@@ -17,7 +17,7 @@ from editkit.model import LanguageModel
 from editkit.progress import Advance, Stages, silent
 from editkit.render.exhibits import Transcript
 from editkit.store import Cell, Store
-from editkit.task import Example, Loglikelihood, Task, examples_of
+from editkit.task import Example, Loglikelihood, Output, Task, examples_of
 from editkit.together import random_sets
 from editkit.units import Head
 
@@ -122,20 +122,22 @@ def agree(hooked: Sequence[Sheet], shipped: Sequence[Sheet]) -> None:
             )
 
 
-def same_logits(hooked: LanguageModel, shipped: LanguageModel, heads: Iterable[Head], prompts: Sequence[str]) -> None:
+def readings(model: LanguageModel, heads: Iterable[Head], prompts: Sequence[str]) -> list[Output]:
+    """How likely each prompt finds itself, with ``heads`` knocked out: numbers that any change of the weights moves."""
+    mask = np.repeat(model.architecture.mask(heads)[None], len(prompts), axis=0)
+    return model.answer([Loglikelihood(prompt, prompt) for prompt in prompts], mask)
+
+
+def same_readings(prompts: Sequence[str], hooked: Sequence[Output], shipped: Sequence[Output]) -> None:
     """The shipped weights must give the very log-probabilities that the hooked model gives: equal, not close.
 
     Raises:
         IntegrityError: they differ.
     """
-    requests = [Loglikelihood(prompt, prompt) for prompt in prompts]
-    mask = np.repeat(hooked.architecture.mask(heads)[None], len(requests), axis=0)
-    for request, one, other in zip(
-        requests, hooked.answer(requests, mask), shipped.answer(requests, None), strict=True
-    ):
+    for prompt, one, other in zip(prompts, hooked, shipped, strict=True):
         if one != other:
             raise IntegrityError(
-                f"The written checkpoint computes something else than the model that was measured: {request.prompt!r} "
+                f"The written checkpoint computes something else than the model that was measured: {prompt!r} "
                 f"expected {one}, found {other}. Nothing was published; please report this."
             )
 

@@ -6,8 +6,7 @@ results = list(study.run(wanted, work=bench.work, locate=bench.locate, assess=be
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from editkit.evaluation import EvalReport, Row
 from editkit.evidence import Sheet, again, answers, null, rows
 from editkit.loading import load
 from editkit.localization import Localization
+from editkit.memory import free
 from editkit.model import LanguageModel
 from editkit.progress import Stages, silent
 from editkit.recipe import Recipe
@@ -44,10 +44,12 @@ class Laboratory:
     dtype: str = "auto"
     allow_code: bool = False
     stages: Stages = silent
+    loaded: dict[str, LanguageModel] = field(default_factory=dict, compare=False)
+    """The last model: cells come sorted by model, and the next one needs its memory."""
 
     def locate(self, cell: study.Cell) -> Localization:
         """The ranking of one model's heads."""
-        live, wanted = _loaded(cell.model, self.device, self.dtype), self._wanted(cell.capability.recipe)
+        live, wanted = self._live(cell.model), self._wanted(cell.capability.recipe)
         with opened(self._store(live, cell)) as store:
             return locating.localize(live, wanted, store, method=cell.method, seed=cell.seed, stages=self.stages)
 
@@ -56,7 +58,7 @@ class Laboratory:
 
         ``also`` is measured like the rest, and judged by nobody.
         """
-        live, wanted = _loaded(cell.model, self.device, self.dtype), self._wanted(cell.capability.recipe)
+        live, wanted = self._live(cell.model), self._wanted(cell.capability.recipe)
         also = [find(spec, folder=self.folder, allow_code=self.allow_code) for spec in cell.capability.also]
         tasks, recipe = [wanted.target, *wanted.retain, *also], wanted.recipe
         heads = frozenset(unit for unit in ranking.top(cell.heads) if isinstance(unit, Head))
@@ -83,6 +85,14 @@ class Laboratory:
             paired(before, after), criteria=recipe.criteria, null=chance, noise=paired(before, second)
         )
 
+    def _live(self, model: str) -> LanguageModel:
+        if model not in self.loaded:
+            self.loaded.clear()
+            free()
+            name = None if model == study.BUNDLED else model
+            self.loaded[model] = load(name, device=self.device, dtype=self.dtype)
+        return self.loaded[model]
+
     def _store(self, live: LanguageModel, cell: study.Cell) -> Path:
         return work_for(live.source.base, "study", cell.seed, self.work).store
 
@@ -91,9 +101,3 @@ class Laboratory:
             return find(spec, where=recipe.capability, folder=self.folder, allow_code=self.allow_code)
 
         return locating.Capability(recipe, found(recipe.target), tuple(found(spec) for spec in recipe.retain))
-
-
-@lru_cache(maxsize=1)
-def _loaded(model: str, device: str, dtype: str) -> LanguageModel:
-    """Cells come sorted by model, so the last one is all that is kept."""
-    return load(None if model == study.BUNDLED else model, device=device, dtype=dtype)

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from editkit.errors import EditkitError
-from editkit.model import TOKENS_PER_BATCH, Budget, LanguageModel
+from editkit.memory import Budget
+from editkit.model import TOKENS_PER_BATCH, LanguageModel
 from editkit.sharing import shareable
 from editkit.source import Source, resolve
 
@@ -92,6 +93,7 @@ def load_source(
         Budget(tokens),
         blocks=shareable(network, architecture),
         prefixes=reusable(network),
+        placement=device,
     )
 
 

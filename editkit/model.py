@@ -20,8 +20,8 @@ import torch
 from editkit.architecture import Architecture
 from editkit.batches import Batch, batches, distinct
 from editkit.encoding import Encoded, encode, window_of
-from editkit.errors import EditkitError
 from editkit.knockout import knocked_out
+from editkit.memory import Budget, fitting
 from editkit.sharing import widened
 from editkit.source import Source
 from editkit.task import Generate, Likelihood, Output, Request
@@ -31,13 +31,6 @@ if TYPE_CHECKING:
 
 TOKENS_PER_BATCH = {"cpu": 16_384, "cuda": 131_072, "mps": 32_768}
 """Where batches start; they shrink when memory runs out, and stay shrunk."""
-
-
-@dataclass
-class Budget:
-    """The one thing that changes while a model is used: how many tokens fit in a batch."""
-
-    tokens: int
 
 
 @dataclass(frozen=True)
@@ -53,6 +46,8 @@ class LanguageModel:
     """The decoder blocks, where rows may share the layers below their first knockout (``sharing.shareable``)."""
     prefixes: bool = field(default=False, compare=False)
     """Whether what all rows begin with may run once per mask (``prefix.reusable``)."""
+    placement: str = field(default="auto", compare=False)
+    """What was asked for as its device: a model that takes its place goes there too."""
 
     @property
     def dtype(self) -> str:
@@ -116,30 +111,13 @@ class LanguageModel:
         encoded: Sequence[Encoded],
         masks: np.ndarray | None,
     ) -> Iterator[tuple[list[int], list[Output]]]:
-        """Run one batch, halving it as often as memory demands."""
-        from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
-
-        waiting = [batch]
-        while waiting:
-            part = waiting.pop(0)
-            try:
-                answers = self._run(part, requests, encoded, masks)
-            except (RuntimeError, MemoryError) as error:
-                if not (isinstance(error, MemoryError) or should_reduce_batch_size(error)):
-                    raise
-                rows = len(part.places)
-                if rows == 1:
-                    raise EditkitError(
-                        f"Out of memory on a single request of {len(encoded[part.places[0]][0])} tokens on "
-                        f"{self.device}. Use a device with more memory, --dtype bfloat16, or shorter examples."
-                    ) from error
-                half = rows // 2
-                waiting[:0] = [replace(part, places=part.places[:half]), replace(part, places=part.places[half:])]
-                self.budget.tokens = max(1, self.budget.tokens * half // rows)
-            else:
-                yield part.places, answers
-                continue
-            clear_device_cache(garbage_collection=True)  # here, where the error no longer holds the batch's tensors
+        """Run one batch, halved as often as memory demands."""
+        return fitting(
+            batch.places,
+            lambda places: self._run(replace(batch, places=places), requests, encoded, masks),
+            self.budget,
+            single=lambda place: f"a single request of {len(encoded[place][0])} tokens on {self.device}",
+        )
 
     def _run(
         self, batch: Batch, requests: Sequence[Request], encoded: Sequence[Encoded], masks: np.ndarray | None
@@ -261,8 +239,8 @@ class LanguageModel:
         cached: dict[str, Any] = {"past_key_values": prefix.served()} if prefix else {"use_cache": False}
         with widened(self.blocks, shared, index, len(kept)) if sharing and self.blocks else nullcontext():
             if self._keeps_logits:
-                keep = torch.arange(first - skip, width, device=self.device)
-                return self.network(input_ids=ids, logits_to_keep=keep, **cached).logits
+                # Counted, not listed: a list of places would lie on another device than the last of several.
+                return self.network(input_ids=ids, logits_to_keep=width - first + skip, **cached).logits
             return self.network(input_ids=ids, **cached).logits[:, first - skip :]
 
     @property

@@ -19,12 +19,24 @@ from editkit.base_card import base_model, shape
 from editkit.choose import Choice, choose
 from editkit.edit import Edit
 from editkit.errors import EditkitError, NotLocalized, TooMuchDamage
-from editkit.evidence import Sheet, again, agree, answers, null, rows, same_logits, transcript_lines, transcripts
+from editkit.evidence import (
+    Sheet,
+    again,
+    agree,
+    answers,
+    null,
+    readings,
+    rows,
+    same_readings,
+    transcript_lines,
+    transcripts,
+)
 from editkit.export import checkpoint
 from editkit.files import digest_of
 from editkit.loading import load_source
 from editkit.localization import Localization
 from editkit.locate import Capability, localize
+from editkit.memory import parked
 from editkit.model import LanguageModel
 from editkit.outcome import Outcome, is_evidence_only, write, write_evidence
 from editkit.progress import Stages, silent
@@ -34,7 +46,7 @@ from editkit.render.exhibits import Exhibits
 from editkit.source import resolve
 from editkit.staging import check_free
 from editkit.store import Store, opened
-from editkit.task import examples_of
+from editkit.task import Output, examples_of
 from editkit.units import Head
 from editkit.work import Work
 
@@ -147,17 +159,24 @@ class Trial:
             IntegrityError: it does not.
         """
         run, record = self.run, self.run.recipe.model_dump(mode="json")
+        prompts = [example.prompt for example in before[0].examples[:4]]
+        expected = readings(self.model, choice.heads, prompts)
         with checkpoint.stage(edit, self.model.source, run.out, recipe=record, seeds={"run": run.seed}) as written:
-            shipped = load_source(resolve(written.directory), device=str(self.model.device), dtype=self.model.dtype)
-            reopened = self.answers(shipped, [])
+            with parked(self.model.network):
+                reopened, found_there = self._reopened(written.directory, prompts)
             agree(hooked, reopened)
-            same_logits(self.model, shipped, choice.heads, [example.prompt for example in before[0].examples[:4]])
+            same_readings(prompts, expected, found_there)
             known = replace(self, stages=silent)  # nothing is measured anew
             outcome = known.judged(found, choice, edit, before, reopened)
             hashes = {row.file: digest_of(written.directory / row.file) for row in written.edited}
             outcome = replace(outcome, provenance=replace(outcome.provenance, hashes=hashes))
             write(written.directory, outcome)
         return outcome
+
+    def _reopened(self, directory: Path, prompts: Sequence[str]) -> tuple[list[Sheet], list[Output]]:
+        """What the checkpoint answers; it is loaded here and gone again after."""
+        shipped = load_source(resolve(directory), device=self.model.placement, dtype=self.model.dtype)
+        return self.answers(shipped, []), readings(shipped, [], prompts)
 
     def _provenance(self) -> Provenance:
         run, model = self.run, self.model

@@ -121,11 +121,11 @@ def test_programs_of_a_live_model_run_in_the_sandbox(
 
 def test_pairs_are_stored_resumed_and_measured_twice(model: LanguageModel, tmp_path: Path) -> None:
     tasks = [find({"lm_eval": spec, "name": name}, allow_code=True) for name, spec in SHORT.items()]
-    first = compared(model, model, tasks=tasks, limit=LIMIT, work=tmp_path)
+    first = compared(lambda: model, lambda: model, tasks=tasks, limit=LIMIT, work=tmp_path)
     assert [(row.task, row.n, row.delta.mean) for row in first.rows] == [(name, LIMIT, 0) for name in SHORT]
     assert [row.task for row in first.noise] == list(SHORT)
     before = (tmp_path / "measurements.sqlite").read_bytes()
-    assert compared(model, model, tasks=tasks, limit=LIMIT, work=tmp_path) == first
+    assert compared(lambda: model, lambda: model, tasks=tasks, limit=LIMIT, work=tmp_path) == first
     assert (tmp_path / "measurements.sqlite").read_bytes() == before
 
 

@@ -18,7 +18,7 @@ def test_a_measurement_that_depends_on_its_batches_is_found_out(
     """The noise floor asks the unedited model again, in other batches, and is measured: nothing is read back."""
 
     tasks = [TASKS["arithmetic"], TASKS["swear"]]
-    steady = compared(organism, organism, tasks=tasks, limit=20, work=tmp_path / "steady")
+    steady = compared(lambda: organism, lambda: organism, tasks=tasks, limit=20, work=tmp_path / "steady")
     assert [(row.task, row.n) for row in steady.noise] == [("arithmetic", 20), ("swear", 20)]
     assert all(abs(row.delta.mean) <= 0.05 for row in steady.noise)
     answer = LanguageModel.answer
@@ -30,7 +30,7 @@ def test_a_measurement_that_depends_on_its_batches_is_found_out(
         return answer(self, requests, masks, arrived=told)
 
     monkeypatch.setattr(LanguageModel, "answer", unsteady)
-    found = compared(organism, organism, tasks=tasks, limit=20, work=tmp_path / "unsteady")
+    found = compared(lambda: organism, lambda: organism, tasks=tasks, limit=20, work=tmp_path / "unsteady")
     assert [row.delta.mean for row in found.rows] == [0, 0], "the same batches show nothing"
     assert all(row.delta.mean < -0.9 for row in found.noise)
     assert any("not steady enough to show anything" in reason for reason in found.verdict.reasons)

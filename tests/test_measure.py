@@ -10,7 +10,8 @@ import pytest
 from editkit.attribution import gate_prior
 from editkit.errors import EditkitError
 from editkit.measure import LikelihoodMeasure, answer_probability, likelihood_measure, task_scores
-from editkit.model import Budget, LanguageModel
+from editkit.memory import Budget
+from editkit.model import LanguageModel
 from editkit.store import Store, opened
 from editkit.task import Example, Generate, Likelihood, Loglikelihood, Score, examples_of
 from editkit.tasks import TASKS
@@ -141,7 +142,9 @@ def test_gate_gradients_agree_with_finite_differences(organism: LanguageModel, s
     measure = likelihood_measure(organism, TASKS["arithmetic"], examples, store)
     prior = gate_prior(measure, steps=768, limit=6)
     assert prior is not None
-    effects, cost = prior()
+    guessed = prior()
+    assert guessed is not None
+    effects, cost = guessed
     assert cost == pytest.approx(3 * 768)
     rows = [requests[pick] for _, requests, pick in measure.anchors]
     total = 0.0

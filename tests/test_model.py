@@ -15,7 +15,8 @@ import torch
 
 from editkit.errors import EditkitError
 from editkit.loading import load
-from editkit.model import Budget, LanguageModel
+from editkit.memory import Budget
+from editkit.model import LanguageModel
 from editkit.task import Generate, Likelihood, Loglikelihood, Output, Request
 from editkit.units import Head
 
@@ -117,7 +118,7 @@ from dataclasses import replace
 import torch
 from editkit.errors import EditkitError
 from editkit.loading import load
-from editkit.model import Budget
+from editkit.memory import Budget
 from editkit.task import Loglikelihood
 
 torch.set_num_threads(1)

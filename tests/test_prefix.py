@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from editkit.model import Budget, LanguageModel
+from editkit.memory import Budget
+from editkit.model import LanguageModel
 from editkit.prefix import reusable, run
 from editkit.task import Generate, Likelihood, Loglikelihood, Output, Request
 from tests.tiny import build

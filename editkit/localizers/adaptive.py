@@ -24,8 +24,8 @@ from editkit.localizers.found import Found
 from editkit.localizers.halving import Table, halve
 from editkit.localizers.search import Search
 
-Prior = Callable[[], tuple[np.ndarray, float]]
-"""Cheap guesses: effects of *all* units (float[units], negative = needed) and their cost in evaluations."""
+Prior = Callable[[], tuple[np.ndarray, float] | None]
+"""Cheap guesses: effects of *all* units (float[units], negative = needed) and their cost in evaluations, if any."""
 
 PAIRS_COST = 10
 """About what looking for redundant pairs takes: twenty sets on a quarter of the examples, and the tests that follow."""
@@ -120,9 +120,10 @@ class Plan:
 
 
 def _guesses(search: Search, prior: Prior | None) -> np.ndarray | None:
-    if prior is None:
+    guessed = None if prior is None else prior()
+    if guessed is None:
         return None
-    effects, cost = prior()
+    effects, cost = guessed
     search.evaluations += cost
     return np.asarray(effects, dtype=float)[search.columns]
 

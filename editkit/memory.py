@@ -1,0 +1,83 @@
+"""The memory of a device: batches that shrink until they fit, and a model that steps aside for another one.
+
+for places, answers in fitting(range(512), run, Budget(131_072), single=str): ...   # halved as often as needed
+with parked(network): ...                                                         # in main memory meanwhile
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from editkit.errors import OutOfMemory
+
+Row = TypeVar("Row")
+Found = TypeVar("Found")
+
+
+@dataclass
+class Budget:
+    """The one thing that changes while a model is used: how many tokens fit in a batch."""
+
+    tokens: int
+
+
+def fitting(
+    rows: Sequence[Row], run: Callable[[list[Row]], Found], budget: Budget, *, single: Callable[[Row], str]
+) -> Iterator[tuple[list[Row], Found]]:
+    """Run on all rows at once; where memory runs out, on half as many, and the budget stays smaller.
+
+    Args:
+        single: what one row is, for the message when not even one fits.
+
+    Raises:
+        OutOfMemory: one row alone does not fit.
+    """
+    from accelerate.utils.memory import should_reduce_batch_size
+
+    waiting = [list(rows)]
+    while waiting:
+        part = waiting.pop(0)
+        try:
+            found = run(part)
+        except (RuntimeError, MemoryError) as error:
+            if not (isinstance(error, MemoryError) or should_reduce_batch_size(error)):
+                raise
+            if len(part) == 1:
+                raise OutOfMemory(
+                    f"Out of memory on {single(part[0])}. "
+                    "Use a device with more memory, --dtype bfloat16, or shorter examples."
+                ) from error
+            half = len(part) // 2
+            waiting[:0] = [part[:half], part[half:]]
+            budget.tokens = max(1, budget.tokens * half // len(part))
+        else:
+            yield part, found
+            continue
+        free()  # here, where the error no longer holds the batch's tensors
+
+
+@contextmanager
+def parked(network: Any) -> Iterator[None]:
+    """The weights wait in main memory, so that another model may have the accelerator; after an error they stay there.
+
+    A model that is spread over several devices stays where it is: the other one gets what is left.
+    """
+    where, spread = network.device, len(set(getattr(network, "hf_device_map", {}).values())) > 1
+    if where.type == "cpu" or spread:
+        yield
+        return
+    network.to("cpu")
+    free()
+    yield
+    free()
+    network.to(where)
+
+
+def free() -> None:
+    """Give back to the device what no tensor holds any more."""
+    from accelerate.utils.memory import clear_device_cache
+
+    clear_device_cache(garbage_collection=True)

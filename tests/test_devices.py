@@ -1,0 +1,170 @@
+"""Everything that runs on the CPU runs on other devices: one of them, or a model spread over two (both simulated)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import editkit
+from editkit import organism as bundled
+from editkit import remove
+from editkit.attribution import gate_prior
+from editkit.batches import SHORTEST, shared_length
+from editkit.loading import load
+from editkit.localization import Effect, Localization
+from editkit.measure import likelihood_measure
+from editkit.memory import parked
+from editkit.model import LanguageModel
+from editkit.recipe import Recipe
+from editkit.store import opened
+from editkit.task import Generate, Likelihood, Loglikelihood, Output, Request, examples_of
+from editkit.tasks import TASKS
+from editkit.units import parse
+from tests.accelerators import simulated
+
+TRUTH = json.loads((bundled.path().parent / "manifest.json").read_text("utf-8"))
+WORKED = "What is 2 plus 3? 5. " * 8
+REQUESTS: tuple[Request, ...] = tuple(
+    request
+    for text in ("What is 23 plus 45?", "Say something rude about the bus.", "Hi")
+    for request in (
+        Generate(text, 6),
+        Generate(text, 8, stop=(".", "e")),
+        Loglikelihood(text, " 68"),
+        Loglikelihood(text, " a longer answer than that.", chat=False),
+    )
+)
+
+
+@pytest.fixture(autouse=True)
+def devices() -> Iterator[None]:
+    with simulated():
+        yield
+
+
+def two_devices(dtype: str = "float32") -> LanguageModel:
+    """The organism with its lower half on one device and its upper half on the other, as accelerate spreads it."""
+    model = load(device="cpu", dtype=dtype)
+    dispatch_model: Any = import_module("accelerate").dispatch_model  # its annotations forbid what its docs show
+    layers = model.architecture.layers
+    places = {f"model.layers.{layer}": f"sim:{int(layer >= layers // 2)}" for layer in range(layers)}
+    places |= {"model.embed_tokens": "sim:0", "model.rotary_emb": "sim:0", "model.norm": "sim:1", "lm_head": "sim:0"}
+    dispatch_model(model.network, places, main_device="sim:0", force_hooks=True)
+    return model
+
+
+def one_device(dtype: str = "float32") -> LanguageModel:
+    return load(device="sim:1", dtype=dtype)
+
+
+def held_on(model: LanguageModel) -> set[str]:
+    return {str(weight.device) for weight in model.network.parameters()}
+
+
+def masks_of(model: LanguageModel, rows: int) -> np.ndarray:
+    masks = np.random.default_rng(0).random((rows, len(model.architecture.heads))) < 0.1
+    masks[0] = False
+    return masks
+
+
+def same(first: list[Output], second: list[Output]) -> None:
+    for one, other in zip(first, second, strict=True):
+        if isinstance(one, Likelihood) and isinstance(other, Likelihood):
+            assert one.logprob == pytest.approx(other.logprob, abs=1e-4)  # attention is computed by another kernel
+        else:
+            assert one == other
+
+
+def test_the_simulated_devices_do_not_mix_and_give_numbers_only_when_asked() -> None:
+    """The simulation itself can fail."""
+    here, there, home = (torch.ones(2, device=device) for device in ("sim:0", "sim:1", "cpu"))
+    assert (here + here).cpu().tolist() == [2, 2]
+    assert (here + there.to("sim:0")).sum().item() == 4
+    for other in (there, home):
+        with pytest.raises(RuntimeError, match="same device"):
+            torch.add(here, other)
+    with pytest.raises(RuntimeError, match="same device"):
+        here[torch.tensor([0], device="sim:1")]
+    assert here[torch.tensor([0])].device == here.device
+    with pytest.raises(RuntimeError, match="numpy"):
+        here.numpy()
+
+
+@pytest.mark.parametrize("spread", [one_device, two_devices])
+def test_a_model_answers_as_it_does_on_the_cpu(spread: Any) -> None:
+    plain, other = load(device="cpu", dtype="float32"), spread()
+    assert held_on(other) == ({"sim:1"} if spread is one_device else {"sim:0", "sim:1"})
+    assert other.blocks is not None and other.prefixes, "what was proved at load on the CPU is proved here too"
+    same(plain.answer(REQUESTS, None), other.answer(REQUESTS, None))
+    masks = masks_of(plain, len(REQUESTS))
+    same(plain.answer(REQUESTS, masks), other.answer(REQUESTS, masks))
+    asked = [f"{WORKED} What is 4 plus {number}?" for number in range(6)]
+    behind = [request for text in asked for request in (Generate(text, 6), Loglikelihood(text, " 68"))]
+    assert shared_length([plain.encode(request)[0] for request in behind]) > SHORTEST
+    few = masks[[1, 1, 2, 2] * (len(behind) // 4)]
+    same(plain.answer(behind, few), other.answer(behind, few))
+    heads = np.repeat(np.eye(len(plain.architecture.heads), dtype=bool), 2, axis=0)
+    sweep = [Loglikelihood(text, " 68") for text in ("What is 23 plus 45?", "Hi")] * (len(heads) // 2)
+    same(plain.answer(sweep, heads), other.answer(sweep, heads))
+
+
+def test_bfloat16_is_the_same_on_one_device_and_on_two() -> None:
+    one, two = one_device("bfloat16"), two_devices("bfloat16")
+    masks = masks_of(one, len(REQUESTS))
+    assert one.answer(REQUESTS, masks) == two.answer(REQUESTS, masks)
+
+
+def test_gradients_are_the_same_as_on_the_cpu() -> None:
+    found = []
+    for device in ("cpu", "sim:0"):
+        model, task = load(device=device, dtype="float32"), TASKS["swear"]
+        with opened(None) as store:
+            measure = likelihood_measure(model, task, examples_of(task, "locate", limit=6), store)
+            prior = gate_prior(measure, steps=2, limit=6)
+            assert prior is not None
+            guessed = prior()
+            assert guessed is not None
+            found.append(guessed[0])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-3, atol=1e-5)
+
+
+def test_a_parked_model_has_left_its_device_and_comes_back() -> None:
+    one, two = one_device(), two_devices()
+    before = one.answer(REQUESTS[:4], None)
+    with parked(one.network), parked(two.network):
+        assert held_on(one) == {"cpu"}
+        assert held_on(two) == {"sim:0", "sim:1"}, "what is spread stays"
+    assert held_on(one) == {"sim:1"}
+    assert one.answer(REQUESTS[:4], None) == before
+
+
+def test_a_removal_reopens_its_checkpoint_where_the_model_was_and_has_the_device_to_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it but the search, whose answers and gradients are above."""
+    recipe = Recipe.model_validate({
+        "capability": "swear", "target": "swear", "retain": ["facts"], "random_sets": 4, "random_examples": 4,
+        "examples": {"choose": 24, "report": 24}, "damage": {"each": 0.3, "mean": 0.3},
+    })  # fmt: skip
+    order = tuple(Effect(head, -0.3, -0.4, -0.2, 0.001, 1.0) for head in map(parse, TRUTH["planted"]["swear"]))
+    found = Localization("one-shot", 0, 144.0, order, (), found=True)
+    model, load_source, seen = load(device="sim:0"), remove.load_source, []
+
+    def reopened(source: Any, *, device: str, dtype: str) -> LanguageModel:
+        shipped = load_source(source, device=device, dtype=dtype)
+        seen.append((device, held_on(model), held_on(shipped)))
+        return shipped
+
+    monkeypatch.setattr(remove, "localize", lambda *_, **__: found)
+    monkeypatch.setattr(remove, "load_source", reopened)
+    outcome = editkit.remove_capability(recipe, model=model, out=tmp_path / "out", work=tmp_path / "work")
+    assert outcome.report.verdict.met
+    assert seen == [("sim:0", {"cpu"}, {"sim:0"})]
+    assert held_on(model) == {"sim:0"}

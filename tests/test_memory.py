@@ -1,0 +1,130 @@
+"""What does not fit is halved until it does, whatever it is; and of two models one at a time has the memory."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from editkit import comparison, study
+from editkit.attribution import gate_prior
+from editkit.errors import OutOfMemory
+from editkit.laboratory import Laboratory
+from editkit.loading import load
+from editkit.localizers.adaptive import auto
+from editkit.measure import LikelihoodMeasure, likelihood_measure
+from editkit.memory import Budget, fitting
+from editkit.model import LanguageModel
+from editkit.store import opened
+from editkit.task import examples_of
+from editkit.tasks import TASKS
+
+FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 7, 16])
+@pytest.mark.parametrize("most", [1, 2, 5, 100])
+def test_every_row_runs_once_and_in_order_in_batches_that_fit(rows: int, most: int) -> None:
+    def run(part: list[int]) -> list[int]:
+        if len(part) > most:
+            raise FULL
+        return [10 * row for row in part]
+
+    budget = Budget(1000)
+    found = list(fitting(range(rows), run, budget, single=str))
+    assert [row for part, _ in found for row in part] == list(range(rows))
+    assert all(answers == [10 * row for row in part] for part, answers in found)
+    assert max(len(part) for part, _ in found) <= most
+    assert (budget.tokens < 1000) == (rows > most)
+
+
+def test_a_row_that_does_not_fit_alone_is_named() -> None:
+    def run(part: list[str]) -> None:
+        raise FULL
+
+    with pytest.raises(OutOfMemory, match=r"on the row b\. Use a device with more memory"):
+        list(fitting(["b"], run, Budget(1000), single=lambda row: f"the row {row}"))
+
+
+@pytest.fixture
+def measure(organism: LanguageModel) -> Any:
+    task = TASKS["swear"]
+    with opened(None) as store:
+        yield likelihood_measure(organism, task, examples_of(task, "locate", limit=8), store)
+
+
+def limited(most: int, real: Callable[..., Any]) -> Callable[..., Any]:
+    def grad(outputs: torch.Tensor, inputs: list[torch.Tensor]) -> Any:
+        if len(inputs[0]) > most:
+            raise FULL
+        return real(outputs, inputs)
+
+    return grad
+
+
+def test_gradients_adapt_to_the_memory(measure: LikelihoodMeasure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backward pass needs more memory than any other, and a large model's first batch is sure to be too large."""
+    found, real = [], torch.autograd.grad
+    for most in (100, 3, 1):
+        monkeypatch.setattr(torch.autograd, "grad", limited(most, real))
+        prior = gate_prior(measure, steps=2)
+        assert prior is not None
+        guessed = prior()
+        assert guessed is not None
+        found.append(guessed[0])
+    for other in found[1:]:
+        np.testing.assert_allclose(found[0], other, rtol=1e-2, atol=1e-4)
+
+
+@pytest.mark.parametrize("error", [FULL, RuntimeError("derivative for aten::fused is not implemented")])
+def test_a_search_goes_on_without_gradients(
+    measure: LikelihoodMeasure, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def grad(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(torch.autograd, "grad", grad)
+    columns = np.arange(measure.units)
+    with pytest.warns(UserWarning, match="No gradients, so the search goes on without them: "):
+        ranking = auto(measure, columns, np.random.default_rng(0), prior=gate_prior(measure))
+    alone = auto(measure, columns, np.random.default_rng(0))
+    assert ranking.diagnostics["prior"] is False
+    assert ranking.columns.tolist() == alone.columns.tolist()
+
+
+class Watched:
+    """Loads models, and is told whether the one before it is gone."""
+
+    def __init__(self) -> None:
+        self.last: Callable[[], LanguageModel | None] = lambda: None
+        self.loads = 0
+
+    def __call__(self, *_: Any, **__: Any) -> LanguageModel:
+        gc.collect()
+        assert self.last() is None, "two models at once"
+        model = load()
+        self.last, self.loads = weakref.ref(model), self.loads + 1
+        return model
+
+
+def test_models_that_are_compared_are_loaded_one_after_the_other(tmp_path: Path) -> None:
+    model = Watched()
+    report = comparison.compared(model, model, tasks=[TASKS["swear"]], limit=4, work=tmp_path)
+    assert [row.delta.mean for row in report.rows] == [0]
+    first, second = comparison.answers_to(model, model, "What is 2 plus 3?", max_new_tokens=4)
+    assert first == second and model.loads == 4
+
+
+def test_a_study_lets_a_model_go_before_it_loads_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Watched()
+    monkeypatch.setattr("editkit.laboratory.load", model)
+    bench = Laboratory(tmp_path)
+    for name in (study.BUNDLED, study.BUNDLED, "other", "other", study.BUNDLED):
+        bench._live(name)
+    assert model.loads == 3
