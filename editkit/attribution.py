@@ -79,7 +79,7 @@ def _gradient(measure: LikelihoodMeasure, rows: Sequence[Encoded], scale: float,
             logprobs, _, real = model.token_logprobs(part)
             means = (logprobs * real).sum(-1) / real.sum(-1).clamp(min=1)
             [gradient] = torch.autograd.grad(means.sum(), [gates])
-        return gradient.double().sum(0).cpu().numpy()
+        return gradient.cpu().double().sum(0).numpy()  # some devices have no float64
 
     def one(row: Encoded) -> str:
         return f"the backward pass of a single request of {len(row[0])} tokens on {model.device}"

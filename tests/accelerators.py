@@ -4,8 +4,9 @@
         network.to("sim:1")
 
 A tensor there holds one of the CPU's, and every operation computes on that; but operands on different devices are an
-error, as they are on real ones, and only ``.cpu()`` brings a number home. So a forgotten ``.to(device)`` shows without
-a GPU. Backward passes work on ``sim:0`` alone: torch knows of one device of such a kind.
+error, as they are on real ones, only ``.cpu()`` brings a number home, and there is no float64, as on Apple's. So a
+forgotten ``.to(device)`` shows without a GPU. Backward passes work on ``sim:0`` alone: torch knows of one device of such
+a kind.
 """
 
 from __future__ import annotations
@@ -95,9 +96,11 @@ def _computed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     known = {id(tensor.held): tensor for tensor in tensors if isinstance(tensor, Simulated) and tensor.device == where}
 
     def closed(value: Any) -> Any:
-        if id(value) in known:
-            return known[id(value)]
-        return Simulated(value, where) if isinstance(value, torch.Tensor) else value
+        if not isinstance(value, torch.Tensor):
+            return value
+        if value.dtype == torch.float64:
+            raise TypeError(f"Cannot convert a tensor to float64 on {where}: it has none.")
+        return known[id(value)] if id(value) in known else Simulated(value, where)
 
     return tree_map(closed, found)
 
