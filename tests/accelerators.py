@@ -5,8 +5,8 @@
 
 A tensor there holds one of the CPU's, and every operation computes on that; but operands on different devices are an
 error, as they are on real ones, only ``.cpu()`` brings a number home, and there is no float64, as on Apple's. So a
-forgotten ``.to(device)`` shows without a GPU. Backward passes work on ``sim:0`` alone: torch knows of one device of such
-a kind.
+forgotten ``.to(device)`` shows without a GPU. Backward passes work on ``sim:0`` alone: of such a kind of device torch
+expects one.
 """
 
 from __future__ import annotations
@@ -84,6 +84,10 @@ def _computed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     beside = {tensor.device for tensor in operands if not isinstance(tensor, Simulated) and tensor.ndim > 0}
     if func not in COPIES and len(inside | beside) > 1:
         raise RuntimeError(f"Expected all tensors to be on the same device, found {inside | beside} for {func}.")
+    if (
+        func is aten.histc.default
+    ):  # of whole numbers, which mixtures of experts count so; the CPU has it of others only
+        args = (args[0].to(torch.float32), *args[1:])
     found = func(*tree_map(_opened, args), **tree_map(_opened, kwargs))
     if func is aten.copy_.default:
         return args[0]

@@ -15,19 +15,23 @@ import torch
 import editkit
 from editkit import organism as bundled
 from editkit import remove
+from editkit.architecture import Architecture, from_model
 from editkit.attribution import gate_prior
 from editkit.batches import SHORTEST, shared_length
+from editkit.knockout import knocked_out
 from editkit.loading import load
 from editkit.localization import Effect, Localization
 from editkit.measure import likelihood_measure
 from editkit.memory import parked
 from editkit.model import LanguageModel
 from editkit.recipe import Recipe
+from editkit.sharing import blocks_of
 from editkit.store import opened
 from editkit.task import Generate, Likelihood, Loglikelihood, Output, Request, examples_of
 from editkit.tasks import TASKS
 from editkit.units import parse
 from tests.accelerators import simulated
+from tests.tiny import build
 
 TRUTH = json.loads((bundled.path().parent / "manifest.json").read_text("utf-8"))
 WORKED = "What is 2 plus 3? 5. " * 8
@@ -44,7 +48,7 @@ REQUESTS: tuple[Request, ...] = tuple(
 
 
 @pytest.fixture(autouse=True)
-def devices() -> Iterator[None]:
+def accelerators() -> Iterator[None]:
     with simulated():
         yield
 
@@ -52,16 +56,26 @@ def devices() -> Iterator[None]:
 def two_devices(dtype: str = "float32") -> LanguageModel:
     """The organism with its lower half on one device and its upper half on the other, as accelerate spreads it."""
     model = load(device="cpu", dtype=dtype)
-    dispatch_model: Any = import_module("accelerate").dispatch_model  # its annotations forbid what its docs show
-    layers = model.architecture.layers
-    places = {f"model.layers.{layer}": f"sim:{int(layer >= layers // 2)}" for layer in range(layers)}
-    places |= {"model.embed_tokens": "sim:0", "model.rotary_emb": "sim:0", "model.norm": "sim:1", "lm_head": "sim:0"}
-    dispatch_model(model.network, places, main_device="sim:0", force_hooks=True)
+    spread(model.network, model.architecture)
     return model
 
 
 def one_device(dtype: str = "float32") -> LanguageModel:
     return load(device="sim:1", dtype=dtype)
+
+
+def spread(network: torch.nn.Module, architecture: Architecture) -> None:
+    """The lower half of the blocks on one device, the upper half on the other, all else on the first."""
+    dispatch_model: Any = import_module("accelerate").dispatch_model  # its annotations forbid what its docs show
+    blocks = blocks_of(network, architecture)
+    assert blocks is not None
+    names = {id(module): name for name, module in network.named_modules()}
+    places = {names[id(block)]: f"sim:{int(2 * place >= len(blocks))}" for place, block in enumerate(blocks)}
+    listed = names[id(blocks[0])].rpartition(".")[0]
+    for name in filter(None, names.values()):
+        if not name.startswith(listed) and not listed.startswith(f"{name}."):
+            places[name] = "sim:0"
+    dispatch_model(network, places, main_device="sim:0", force_hooks=True)
 
 
 def held_on(model: LanguageModel) -> set[str]:
@@ -97,10 +111,10 @@ def test_the_simulated_devices_do_not_mix_and_give_numbers_only_when_asked() -> 
         here.numpy()
 
 
-@pytest.mark.parametrize("spread", [one_device, two_devices])
-def test_a_model_answers_as_it_does_on_the_cpu(spread: Any) -> None:
-    plain, other = load(device="cpu", dtype="float32"), spread()
-    assert held_on(other) == ({"sim:1"} if spread is one_device else {"sim:0", "sim:1"})
+@pytest.mark.parametrize("devices", [one_device, two_devices])
+def test_a_model_answers_as_it_does_on_the_cpu(devices: Any) -> None:
+    plain, other = load(device="cpu", dtype="float32"), devices()
+    assert held_on(other) == ({"sim:1"} if devices is one_device else {"sim:0", "sim:1"})
     assert other.blocks is not None and other.prefixes, "what was proved at load on the CPU is proved here too"
     same(plain.answer(REQUESTS, None), other.answer(REQUESTS, None))
     masks = masks_of(plain, len(REQUESTS))
@@ -113,6 +127,26 @@ def test_a_model_answers_as_it_does_on_the_cpu(spread: Any) -> None:
     heads = np.repeat(np.eye(len(plain.architecture.heads), dtype=bool), 2, axis=0)
     sweep = [Loglikelihood(text, " 68") for text in ("What is 23 plus 45?", "Hi")] * (len(heads) // 2)
     same(plain.answer(sweep, heads), other.answer(sweep, heads))
+
+
+@pytest.mark.parametrize(
+    "model_type", ["llama", "gpt2", "gemma2", "bloom", "falcon", "mixtral", "deepseek_v3", "qwen3_next", "jamba"]
+)
+def test_masks_meet_the_heads_wherever_they_lie(model_type: str) -> None:
+    network = build(model_type)[0]
+    architecture = from_model(network)
+    ids = torch.randint(3, 20, (3, 9), generator=torch.Generator().manual_seed(0))
+    masks = np.zeros((3, len(architecture.heads)), dtype=bool)
+    masks[[0, 1, 2], [0, -1, len(architecture.heads) // 2]] = True
+
+    def logits(device: str) -> torch.Tensor:
+        with torch.no_grad(), knocked_out(network, architecture, masks):
+            return network(input_ids=ids.to(device), use_cache=False).logits.cpu()
+
+    expected = logits("cpu")
+    spread(network, architecture)
+    assert {weight.device.type for weight in network.parameters()} == {"sim"}
+    torch.testing.assert_close(logits("sim:0"), expected, rtol=1e-3, atol=1e-3)
 
 
 def test_bfloat16_is_the_same_on_one_device_and_on_two() -> None:
