@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from editkit.attribution import gate_prior
-from editkit.errors import EditkitError
+from editkit.errors import EditkitError, OutOfMemory
 from editkit.failing import failing
 from editkit.formats import format_heads, same_questions
 from editkit.localization import Effect, Localization, Localizer, Ranking
@@ -158,6 +158,8 @@ def control_measures(
         try:
             examples = examples_of(task, "locate", limit=limit)
             measures[task.name] = likelihood_measure(model, task, examples, store, advance=advance)
+        except OutOfMemory:
+            raise  # which says nothing of what the model can do
         except EditkitError:
             continue
     return measures

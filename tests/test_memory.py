@@ -18,6 +18,7 @@ from editkit.errors import OutOfMemory
 from editkit.laboratory import Laboratory
 from editkit.loading import load
 from editkit.localizers.adaptive import auto
+from editkit.locate import control_measures
 from editkit.measure import LikelihoodMeasure, likelihood_measure
 from editkit.memory import Budget, fitting
 from editkit.model import LanguageModel
@@ -128,3 +129,14 @@ def test_a_study_lets_a_model_go_before_it_loads_the_next(tmp_path: Path, monkey
     for name in (study.BUNDLED, study.BUNDLED, "other", "other", study.BUNDLED):
         bench._live(name)
     assert model.loads == 3
+
+
+def test_a_task_that_does_not_fit_is_not_taken_for_one_that_the_model_cannot_do(
+    organism: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def likelihood(*_: Any, **__: Any) -> Any:
+        raise OutOfMemory("Out of memory on a single request.")
+
+    monkeypatch.setattr("editkit.locate.likelihood_measure", likelihood)
+    with opened(None) as store, pytest.raises(OutOfMemory):
+        control_measures(organism, [TASKS["facts"]], store, 4)
