@@ -5,7 +5,8 @@
 
 On the organism and on a random Llama of 100 million parameters. Every contestant measures the same masks on the same
 rows; their scores are compared, so that none is fast by doing something else. Runs are interleaved and counted in CPU
-time of one thread: other work on the machine then matters little. Loading from disk is only counted as CPU time.
+time of one thread: other work on the machine then matters little. Loading from disk is only counted as CPU time. With
+``--device cuda`` it is the time that passes.
 """
 
 from __future__ import annotations
@@ -71,15 +72,15 @@ def _off(scores: np.ndarray, truth: np.ndarray) -> float:
     return float(np.abs(scores - truth[: len(scores)]).max())
 
 
-def organism(examples: int, store: Any) -> Bench:
-    task, model = TASKS["arithmetic"], load()
+def organism(examples: int, device: str, store: Any) -> Bench:
+    task, model = TASKS["arithmetic"], load(device=device)
     measure = likelihood_measure(model, task, examples_of(task, "locate", limit=examples), store)
     return Bench(f"The organism, {_size(model)} parameters", measure, new_tokens=16)
 
 
-def large(folder: Path, dtype: str, prompts: list[str], answer: str, store: Any, note: str) -> Bench:
+def large(folder: Path, device: str, dtype: str, prompts: list[str], answer: str, store: Any, note: str) -> Bench:
     """A random Llama with the organism's tokenizer; a model that knows nothing never stops early."""
-    model = load_source(Source(folder, Base("random", "random")), dtype=dtype)
+    model = load_source(Source(folder, Base("random", "random")), device=device, dtype=dtype)
     anchors = tuple(
         (Example(str(place), text), (Loglikelihood(text, answer),), 0) for place, text in enumerate(prompts)
     )
@@ -219,36 +220,38 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", help="the Python of a venv with transformer-lens and nnsight")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32", help="of the random Llama")
     parser.add_argument("--quick", action="store_true", help="the organism alone")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    parts = [_head(arguments.peers)]
+    parts, device = [_head(arguments.peers, arguments.device)], arguments.device
     answer = " and then they all went home for the evening and slept until the next morning came."
     with opened(None) as store, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        parts.append(table(organism(50, store), arguments.peers, count=12, repeats=7))
+        parts.append(table(organism(50, device, store), arguments.peers, count=12, repeats=7))
         if not arguments.quick:
             write_random_llama(folder)
-            bench = large(folder, arguments.dtype, prompts(4), answer, store, "short prompts")
+            bench = large(folder, device, arguments.dtype, prompts(4), answer, store, "short prompts")
             parts.append(table(bench, arguments.peers, count=2, repeats=3))
-            bench = large(folder, arguments.dtype, prompts(48, shots=5), answer, store, "few-shot prompts")
+            bench = large(folder, device, arguments.dtype, prompts(48, shots=5), answer, store, "few-shot prompts")
             parts.append(few_shot_table(bench, few=3))
     arguments.out.parent.mkdir(exist_ok=True)
     arguments.out.write_text("\n".join(parts), "utf-8")
     print("\n".join(parts))
 
 
-def _head(python: str | None) -> str:
+def _head(python: str | None, device: str) -> str:
     script = "from importlib.metadata import version as v; print(*(v(n) for n in ('transformer-lens', 'nnsight')))"
     known = subprocess.run([python, "-c", script], capture_output=True, text=True, check=False) if python else None
     lens, sight = (known.stdout.split() if known else []) or ("absent", "absent")
-    machine = f"{platform.machine()} ({_processor()}), one thread, Python {platform.python_version()}"
+    counted = "Without a GPU (there large batches gain more): CPU time" if device == "cpu" else "Time that passes"
+    where = "one thread" if device == "cpu" else torch.cuda.get_device_name(device)
+    machine = f"{platform.machine()} ({_processor()}), {where}, Python {platform.python_version()}"
     return f"""# Throughput
 
 Written by `python -m benchmarks.throughput` on {machine}, torch {torch.__version__}; TransformerLens {lens} and
-nnsight {sight} in processes of their own. CPU time, medians; all contestants in one run, in turn, several times over.
-Without a GPU: there large batches gain more.
+nnsight {sight} in processes of their own. {counted}, medians; all contestants in one run, in turn, several times over.
 
 *Scores off by*: the largest difference from editkit's score of the same mask and example (near 1 for the organism, near
 one over the vocabulary's 1400 for a random model). The reference's manner loads the model for every mask and asks one

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +22,7 @@ from editkit.store import opened
 from editkit.task import Loglikelihood
 
 Timed = Callable[[], tuple[float, np.ndarray | None]]
-"""One run: CPU seconds, and the scores of each mask on each row where this way scores."""
+"""One run: seconds (``peers.clock``), and the scores of each mask on each row where this way scores."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,18 @@ class Bench:
             masks=[[(heads[column].layer, heads[column].index) for column in np.flatnonzero(mask)] for mask in masks],
             width=site.width,
             dtype=self.model.dtype,
+            device=str(self.model.device),
         )
+
+    def timed(self, run: Callable[[], np.ndarray | None]) -> Timed:
+        device = str(self.model.device)
+
+        def measured() -> tuple[float, np.ndarray | None]:
+            start = peers.clock(device)
+            scores = run()
+            return peers.clock(device) - start, scores
+
+        return measured
 
     def random_masks(self, count: int) -> np.ndarray:
         """A twentieth of the heads each, as in compressed sensing."""
@@ -78,7 +88,7 @@ def editkit(bench: Bench, masks: np.ndarray) -> Timed:
         with tempfile.TemporaryDirectory() as folder, opened(Path(folder) / "store.sqlite") as store:
             return replace(bench.measure, store=store)(masks)
 
-    return _timed(run)
+    return bench.timed(run)
 
 
 def rows_only(bench: Bench, masks: np.ndarray, *, masked: bool) -> Timed:
@@ -90,7 +100,7 @@ def rows_only(bench: Bench, masks: np.ndarray, *, masked: bool) -> Timed:
     def run() -> None:
         model.answer(requests, each)
 
-    return _timed(run)
+    return bench.timed(run)
 
 
 def hooked(bench: Bench, masks: np.ndarray) -> Timed:
@@ -102,33 +112,31 @@ def hooked(bench: Bench, masks: np.ndarray) -> Timed:
         with torch.inference_mode():
             return np.array([score(mask) for mask in job.masks])
 
-    return _timed(run)
+    return bench.timed(run)
 
 
 def reference(bench: Bench, masks: np.ndarray, *, generated: bool) -> Timed:
     """The model reloaded for every mask, one example at a time; answers generated, or teacher forced."""
-    from transformers import AutoModelForCausalLM
-
     job = bench.job(masks)
     alone = [replace(job, rows=[row]) for row in job.rows]
 
     def answer(network: Any, one: peers.Job) -> list[float]:
         if not generated:
             return one.scores(network(input_ids=one.ids, use_cache=False).logits)
-        ids = torch.tensor([one.rows[0][0]])
+        ids = torch.tensor([one.rows[0][0]], device=job.device)
         network.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=bench.new_tokens, do_sample=False)
         return []
 
     def run() -> np.ndarray | None:
         found = []
         for mask in job.masks:
-            network = AutoModelForCausalLM.from_pretrained(job.folder, dtype=getattr(torch, job.dtype)).eval()
+            network = peers.load(job)
             network.generation_config.max_length = None
             with torch.inference_mode(), peers.switched_off(network, mask, job.width):
                 found.append([score for one in alone for score in answer(network, one)])
         return None if generated else np.array(found)
 
-    return _timed(run)
+    return bench.timed(run)
 
 
 @contextmanager
@@ -164,12 +172,3 @@ def library(python: str | None, name: str, job: peers.Job) -> Iterator[Timed | s
             yield f"failed: {(errors.read().strip().splitlines() or ['no message'])[-1][:120]}"
         stdin.close()
         process.wait()
-
-
-def _timed(run: Callable[[], np.ndarray | None]) -> Timed:
-    def measured() -> tuple[float, np.ndarray | None]:
-        start = time.process_time()
-        scores = run()
-        return time.process_time() - start, scores
-
-    return measured

@@ -1,9 +1,13 @@
-"""Everything that runs on the CPU runs on other devices: one of them, or a model spread over two (both simulated)."""
+"""Everything that runs on the CPU runs on other devices: one of them, or a model spread over two.
+
+They are simulated, and where there are GPUs the same is asked of them.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -47,35 +51,41 @@ REQUESTS: tuple[Request, ...] = tuple(
 )
 
 
-@pytest.fixture(autouse=True)
-def accelerators() -> Iterator[None]:
-    with simulated():
-        yield
+PAIRS = [("sim:0", "sim:1")]
+if torch.cuda.is_available():
+    PAIRS.append(("cuda:0", f"cuda:{torch.cuda.device_count() - 1}"))
 
 
-def two_devices(dtype: str = "float32") -> LanguageModel:
+@pytest.fixture(autouse=True, params=PAIRS, ids=[first.partition(":")[0] for first, _ in PAIRS])
+def pair(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
+    """Two devices; one GPU stands for both."""
+    with simulated() if request.param[0].startswith("sim") else nullcontext():
+        yield request.param
+
+
+def two_devices(pair: tuple[str, str], dtype: str = "float32") -> LanguageModel:
     """The organism with its lower half on one device and its upper half on the other, as accelerate spreads it."""
     model = load(device="cpu", dtype=dtype)
-    spread(model.network, model.architecture)
+    spread(model.network, model.architecture, pair)
     return model
 
 
-def one_device(dtype: str = "float32") -> LanguageModel:
-    return load(device="sim:1", dtype=dtype)
+def one_device(pair: tuple[str, str], dtype: str = "float32") -> LanguageModel:
+    return load(device=pair[1], dtype=dtype)
 
 
-def spread(network: torch.nn.Module, architecture: Architecture) -> None:
+def spread(network: torch.nn.Module, architecture: Architecture, pair: tuple[str, str]) -> None:
     """The lower half of the blocks on one device, the upper half on the other, all else on the first."""
     dispatch_model: Any = import_module("accelerate").dispatch_model  # its annotations forbid what its docs show
     blocks = blocks_of(network, architecture)
     assert blocks is not None
     names = {id(module): name for name, module in network.named_modules()}
-    places = {names[id(block)]: f"sim:{int(2 * place >= len(blocks))}" for place, block in enumerate(blocks)}
+    places = {names[id(block)]: pair[2 * place >= len(blocks)] for place, block in enumerate(blocks)}
     listed = names[id(blocks[0])].rpartition(".")[0]
     for name in filter(None, names.values()):
         if not name.startswith(listed) and not listed.startswith(f"{name}."):
-            places[name] = "sim:0"
-    dispatch_model(network, places, main_device="sim:0", force_hooks=True)
+            places[name] = pair[0]
+    dispatch_model(network, places, main_device=pair[0], force_hooks=True)
 
 
 def held_on(model: LanguageModel) -> set[str]:
@@ -96,25 +106,26 @@ def same(first: list[Output], second: list[Output]) -> None:
             assert one == other
 
 
-def test_the_simulated_devices_do_not_mix_and_give_numbers_only_when_asked() -> None:
-    """The simulation itself can fail."""
-    here, there, home = (torch.ones(2, device=device) for device in ("sim:0", "sim:1", "cpu"))
+def test_devices_do_not_mix_and_give_numbers_only_when_asked(pair: tuple[str, str]) -> None:
+    """The simulation can fail, and where GPUs do."""
+    here, there, home = (torch.ones(2, device=device) for device in (*pair, "cpu"))
     assert (here + here).cpu().tolist() == [2, 2]
-    assert (here + there.to("sim:0")).sum().item() == 4
-    for other in (there, home):
+    assert (here + there.to(pair[0])).sum().item() == 4
+    for other in (there, home) if pair[0] != pair[1] else (home,):
         with pytest.raises(RuntimeError, match="same device"):
             torch.add(here, other)
-    with pytest.raises(RuntimeError, match="same device"):
-        here[torch.tensor([0], device="sim:1")]
+    if pair[0] != pair[1]:
+        with pytest.raises(RuntimeError, match="same device"):
+            here[torch.tensor([0], device=pair[1])]
     assert here[torch.tensor([0])].device == here.device
-    with pytest.raises(RuntimeError, match="numpy"):
+    with pytest.raises((RuntimeError, TypeError), match="numpy"):
         here.numpy()
 
 
 @pytest.mark.parametrize("devices", [one_device, two_devices])
-def test_a_model_answers_as_it_does_on_the_cpu(devices: Any) -> None:
-    plain, other = load(device="cpu", dtype="float32"), devices()
-    assert held_on(other) == ({"sim:1"} if devices is one_device else {"sim:0", "sim:1"})
+def test_a_model_answers_as_it_does_on_the_cpu(devices: Any, pair: tuple[str, str]) -> None:
+    plain, other = load(device="cpu", dtype="float32"), devices(pair)
+    assert held_on(other) == ({pair[1]} if devices is one_device else set(pair))
     assert other.blocks is not None and other.prefixes, "what was proved at load on the CPU is proved here too"
     same(plain.answer(REQUESTS, None), other.answer(REQUESTS, None))
     masks = masks_of(plain, len(REQUESTS))
@@ -132,7 +143,7 @@ def test_a_model_answers_as_it_does_on_the_cpu(devices: Any) -> None:
 @pytest.mark.parametrize(
     "model_type", ["llama", "gpt2", "gemma2", "bloom", "falcon", "mixtral", "deepseek_v3", "qwen3_next", "jamba"]
 )
-def test_masks_meet_the_heads_wherever_they_lie(model_type: str) -> None:
+def test_masks_meet_the_heads_wherever_they_lie(model_type: str, pair: tuple[str, str]) -> None:
     network = build(model_type)[0]
     architecture = from_model(network)
     ids = torch.randint(3, 20, (3, 9), generator=torch.Generator().manual_seed(0))
@@ -144,20 +155,20 @@ def test_masks_meet_the_heads_wherever_they_lie(model_type: str) -> None:
             return network(input_ids=ids.to(device), use_cache=False).logits.cpu()
 
     expected = logits("cpu")
-    spread(network, architecture)
-    assert {weight.device.type for weight in network.parameters()} == {"sim"}
-    torch.testing.assert_close(logits("sim:0"), expected, rtol=1e-3, atol=1e-3)
+    spread(network, architecture, pair)
+    assert {str(weight.device) for weight in network.parameters()} == set(pair)
+    torch.testing.assert_close(logits(pair[0]), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_bfloat16_is_the_same_on_one_device_and_on_two() -> None:
-    one, two = one_device("bfloat16"), two_devices("bfloat16")
+def test_bfloat16_is_the_same_on_one_device_and_on_two(pair: tuple[str, str]) -> None:
+    one, two = one_device(pair, "bfloat16"), two_devices(pair, "bfloat16")
     masks = masks_of(one, len(REQUESTS))
     assert one.answer(REQUESTS, masks) == two.answer(REQUESTS, masks)
 
 
-def test_gradients_are_the_same_as_on_the_cpu() -> None:
+def test_gradients_are_the_same_as_on_the_cpu(pair: tuple[str, str]) -> None:
     found = []
-    for device in ("cpu", "sim:0"):
+    for device in ("cpu", pair[0]):
         model, task = load(device=device, dtype="float32"), TASKS["swear"]
         with opened(None) as store:
             measure = likelihood_measure(model, task, examples_of(task, "locate", limit=6), store)
@@ -169,18 +180,18 @@ def test_gradients_are_the_same_as_on_the_cpu() -> None:
     np.testing.assert_allclose(found[0], found[1], rtol=1e-3, atol=1e-5)
 
 
-def test_a_parked_model_has_left_its_device_and_comes_back() -> None:
-    one, two = one_device(), two_devices()
+def test_a_parked_model_has_left_its_device_and_comes_back(pair: tuple[str, str]) -> None:
+    one, two = one_device(pair), two_devices(pair)
     before = one.answer(REQUESTS[:4], None)
     with parked(one.network), parked(two.network):
         assert held_on(one) == {"cpu"}
-        assert held_on(two) == {"sim:0", "sim:1"}, "what is spread stays"
-    assert held_on(one) == {"sim:1"}
+        assert held_on(two) == set(pair) or pair[0] == pair[1], "what is spread stays"
+    assert held_on(one) == {pair[1]}
     assert one.answer(REQUESTS[:4], None) == before
 
 
 def test_a_removal_reopens_its_checkpoint_where_the_model_was_and_has_the_device_to_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pair: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of it but the search, whose answers and gradients are above."""
     recipe = Recipe.model_validate({
@@ -189,7 +200,7 @@ def test_a_removal_reopens_its_checkpoint_where_the_model_was_and_has_the_device
     })  # fmt: skip
     order = tuple(Effect(head, -0.3, -0.4, -0.2, 0.001, 1.0) for head in map(parse, TRUTH["planted"]["swear"]))
     found = Localization("one-shot", 0, 144.0, order, (), found=True)
-    model, load_source, seen = load(device="sim:0"), remove.load_source, []
+    model, load_source, seen = load(device=pair[0]), remove.load_source, []
 
     def reopened(source: Any, *, device: str, dtype: str) -> LanguageModel:
         shipped = load_source(source, device=device, dtype=dtype)
@@ -200,5 +211,5 @@ def test_a_removal_reopens_its_checkpoint_where_the_model_was_and_has_the_device
     monkeypatch.setattr(remove, "load_source", reopened)
     outcome = editkit.remove_capability(recipe, model=model, out=tmp_path / "out", work=tmp_path / "work")
     assert outcome.report.verdict.met
-    assert seen == [("sim:0", {"cpu"}, {"sim:0"})]
-    assert held_on(model) == {"sim:0"}
+    assert seen == [(pair[0], {"cpu"}, {pair[0]})]
+    assert held_on(model) == {pair[0]}
