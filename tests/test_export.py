@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -167,6 +168,20 @@ def test_a_bfloat16_adapter_is_measured_and_says_what_a_server_needs(tmp_path: P
     config = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
     assert config["r"] == config["lora_alpha"] == 16
     assert config["rank_pattern"] == config["alpha_pattern"] == {"model.layers.0.self_attn.o_proj": 8}
+
+
+def test_a_model_that_does_not_fit_in_float32_is_measured_in_its_own_dtype(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, _ = save("llama", tmp_path / "base", dtype=torch.bfloat16)
+    weights = sum(math.prod(tensor.shape) for tensor in headers.read(source.directory).tensors.values())
+    for free, dtypes in ((4 * weights, ["bfloat16"]), (4 * weights + 1, ["float32", "bfloat16"])):
+        monkeypatch.setattr(lora, "_free_memory", lambda free=free: free)
+        written = lora.write(Edit(source.base, frozenset({Head(0, 1)})), source, tmp_path / str(free))
+        found = json.loads((tmp_path / str(free) / "editkit" / "deviation.json").read_text())
+        assert [row["dtype"] for row in found["deviation"]] == dtypes
+        told = [note for note in written.notes if note.startswith("Not measured in float32, which takes")]
+        assert len(told) == (len(dtypes) == 1)
 
 
 def test_fp8_weights_are_zeroed_by_bytes_and_dequantize_to_the_zeroed_model(tmp_path: Path) -> None:

@@ -35,8 +35,12 @@ class Deviation:
     positions: int
 
 
-def measure(base: Path, adapter: Path, maps: Sequence[Spanned]) -> tuple[Deviation, ...]:
+def measure(base: Path, adapter: Path, maps: Sequence[Spanned], *, wide: bool = True) -> tuple[Deviation, ...]:
     """The deviation in float32 and, where it is another, in the checkpoint's own dtype.
+
+    Args:
+        wide: in float32 too, which takes four bytes of memory a weight. The dtype on disk takes next to none: weights
+            stay in the file until they are asked for, and may go back there.
 
     Raises:
         ValueError, ImportError: if transformers has no class of its own for the model: remote code is never run here.
@@ -47,7 +51,8 @@ def measure(base: Path, adapter: Path, maps: Sequence[Spanned]) -> tuple[Deviati
 
     logging.disable_progress_bar()
     stored: Any = AutoConfig.from_pretrained(base, trust_remote_code=False).dtype or torch.float32
-    return tuple(_measure(base, adapter, maps, dtype) for dtype in dict.fromkeys((torch.float32, stored)))
+    dtypes = dict.fromkeys((torch.float32, stored) if wide else (stored,))
+    return tuple(_measure(base, adapter, maps, dtype) for dtype in dtypes)
 
 
 def _measure(base: Path, adapter: Path, maps: Sequence[Spanned], dtype: torch.dtype) -> Deviation:

@@ -11,6 +11,7 @@ to that rounding, which is measured and written into the card.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -66,8 +67,8 @@ def write(
 
     Args:
         allow_large_rank: write it even where a layer's rank passes 512, which vLLM cannot serve.
-        measured: load the base once in float32 and once in its own dtype, and record how far the adapter is from the
-            bake. Needs memory for the model; the adapter itself needs none.
+        measured: load the base once in float32, if it fits in memory so, and once in its own dtype, and record how far
+            the adapter is from the bake. The adapter itself needs no memory.
 
     Raises:
         EditkitError: for a rank above 512, and for weights that are not plain floats (fp8 has scales of its own).
@@ -78,8 +79,11 @@ def write(
     _check(plan, maps, allow_large_rank)
     with sidecar(plan, base, out, "lora", recipe=recipe, seeds=seeds) as (directory, _):
         _save(directory, base, plan, maps)
-        deviations = _measured(base, directory, maps) if measured else ()
+        needed, free = 4 * sum(math.prod(tensor.shape) for tensor in plan.headers.tensors.values()), _free_memory()
+        deviations = _measured(base, directory, maps, wide=needed < free) if measured else ()
         notes = _notes(maps, deviations)
+        if deviations and needed >= free:
+            notes += (f"Not measured in float32, which takes {needed / 1e9:.1f} GB: {free / 1e9:.1f} GB were free.",)
         value = {"rank": _rank(maps), "deviation": [asdict(row) for row in deviations]}
         (directory / "editkit" / "deviation.json").write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
         card = plain_card(plan.edit, base, "lora", extra="\n".join(f"{note}\n" for note in notes))
@@ -128,9 +132,15 @@ def _is(down: torch.Tensor, up: torch.Tensor, columns: Sequence[int], expected: 
     return torch.equal(down, picked) and torch.equal(up, torch.zeros_like(up) if expected is None else expected)
 
 
-def _measured(base: Source, adapter: Path, maps: Sequence[Map]) -> tuple[Deviation, ...]:
+def _free_memory() -> int:
+    import psutil
+
+    return psutil.virtual_memory().available
+
+
+def _measured(base: Source, adapter: Path, maps: Sequence[Map], *, wide: bool) -> tuple[Deviation, ...]:
     try:
-        return measure(base.directory, adapter, maps)
+        return measure(base.directory, adapter, maps, wide=wide)
     except (ValueError, ImportError):  # a model that runs on code of its own, which is not run here
         return ()
 
