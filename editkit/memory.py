@@ -13,6 +13,16 @@ from typing import Any, TypeVar
 
 from editkit.errors import OutOfMemory
 
+FULL = (
+    "out of memory",  # CUDA, HIP, XPU, MPS
+    "can't allocate memory",  # the CPU
+    "ALLOC_FAILED",  # cuBLAS
+    "CUDNN_STATUS_NOT_SUPPORTED",  # cuDNN, of a batch that is too large
+    "Invalid buffer size",  # MPS, of one tensor
+    "PT_DEVMEM Allocation failed",  # HPU
+)
+"""What devices say when they are full."""
+
 Row = TypeVar("Row")
 Found = TypeVar("Found")
 
@@ -35,15 +45,13 @@ def fitting(
     Raises:
         OutOfMemory: one row alone does not fit.
     """
-    from accelerate.utils.memory import should_reduce_batch_size
-
     waiting = [list(rows)]
     while waiting:
         part = waiting.pop(0)
         try:
             found = run(part)
         except (RuntimeError, MemoryError) as error:
-            if not (isinstance(error, MemoryError) or should_reduce_batch_size(error)):
+            if not (isinstance(error, MemoryError) or any(sign in str(error) for sign in FULL)):
                 raise
             if len(part) == 1:
                 raise OutOfMemory(

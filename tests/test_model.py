@@ -148,10 +148,15 @@ def test_running_out_of_memory_for_real_halves_the_batch_and_loses_nothing() -> 
     [
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."),
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes."),
-        RuntimeError("MPS backend out of memory"),
+        RuntimeError(
+            "MPS backend out of memory (MPS allocated: 8.98 GB, max allowed: 9.07 GB). Tried to allocate 100 MB"
+        ),
+        RuntimeError("Invalid buffer size: 12.50 GiB"),
+        RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
         MemoryError(),
     ],
-    ids=["cuda", "cpu", "mps", "python"],
+    ids=["cuda", "cpu", "mps", "mps-buffer", "cuda-driver", "cublas", "python"],
 )
 def test_every_way_of_running_out_halves_the_batch(model: LanguageModel, error: Exception, monkeypatch) -> None:
     whole = model.answer(REQUESTS, None)
