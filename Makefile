@@ -1,13 +1,14 @@
 # make demo   install, remove swearing from the bundled model, say where the card and the report are
 # make test   install, run the tests
 # make check  lint and type check
+# make oldest run the tests with the oldest versions that pyproject.toml allows
 # make cards  write the example cards again
 
 PYTHON ?= python3
 BIN := .venv/bin
 OUT := build/demo
 
-.PHONY: demo test check cards clean
+.PHONY: demo test check oldest cards clean
 
 demo: .venv/installed
 	@rm -rf $(OUT)
@@ -23,6 +24,12 @@ check: .venv/tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+oldest:
+	$(PYTHON) -m venv build/oldest
+	build/oldest/bin/python -m pip install --quiet --disable-pip-version-check uv
+	build/oldest/bin/uv pip install --quiet --python build/oldest/bin/python --resolution lowest-direct --editable '.[dev]'
+	build/oldest/bin/python -m pytest
 
 cards: .venv/installed
 	$(BIN)/python cards/make.py
