@@ -7,8 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+settings.register_profile("untimed", deadline=None)  # a busy disk is not a failure
+settings.load_profile("untimed")
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
