@@ -15,11 +15,11 @@ import numpy as np
 import torch
 
 from editkit.encoding import Encoded
-from editkit.errors import OutOfMemory
+from editkit.errors import OutOfMemory, first_line
 from editkit.knockout import gated
 from editkit.localizers.adaptive import Prior
 from editkit.measure import LikelihoodMeasure
-from editkit.memory import Budget, fitting
+from editkit.memory import Budget, within_memory
 
 BACKWARD = 3.0
 """One forward and backward pass costs as much as this many forward passes (2 x forward for the backward pass)."""
@@ -41,28 +41,28 @@ def gate_prior(
         limit: how many examples are used; the first ones, which are a fair sample.
 
     Returns:
-        A function that gives (effects float[heads], in nats per token, negative = the head is needed; cost in
-        evaluations of the full search set); or None, with a warning, where a backward pass fails or does not fit.
+        A function that gives (effects float[heads], in nats per token, negative = the head is needed, or None, with a
+        warning, where a backward pass fails or does not fit; cost in evaluations of the full search set).
     """
     if getattr(measure.model.network, "is_quantized", False):
         return None
 
-    def prior() -> tuple[np.ndarray, float] | None:
+    def prior() -> tuple[np.ndarray | None, float]:
         rows = [
             measure.model.encode(requests[pick])
             for _, requests, pick in measure.anchors[: min(limit, measure.examples)]
         ]
         budget = Budget(measure.model.budget.tokens // BACKWARD_MEMORY)
-        total = np.zeros(measure.units)
-        try:
-            for step in range(steps):
+        total, pass_cost = np.zeros(measure.units), BACKWARD * len(rows) / measure.examples
+        for step in range(steps):
+            try:
                 total += _gradient(measure, rows, (step + 0.5) / steps, budget)
-                advance(1)
-        except (OutOfMemory, RuntimeError) as error:  # a RuntimeError is what torch says of an operation without one
-            reason = str(error).strip().splitlines()[0]
-            warnings.warn(f"No gradients, so the search goes on without them: {reason}", stacklevel=2)
-            return None
-        return -total / (steps * len(rows)), BACKWARD * steps * len(rows) / measure.examples
+            except (OutOfMemory, RuntimeError) as error:  # torch says the latter of an operation without a gradient
+                reason = first_line(error)
+                warnings.warn(f"No gradients, so the search goes on without them: {reason}", stacklevel=2)
+                return None, pass_cost * (step + 1)
+            advance(1)
+        return -total / (steps * len(rows)), pass_cost * steps
 
     return prior
 
@@ -86,7 +86,7 @@ def _gradient(measure: LikelihoodMeasure, rows: Sequence[Encoded], scale: float,
 
     while waiting:
         size = max(1, budget.tokens // width)
-        for _, gradient in fitting(waiting[:size], backward, budget, single=one):
+        for _, gradient in within_memory(waiting[:size], backward, budget, single=one):
             total += gradient
         waiting = waiting[size:]
     return total

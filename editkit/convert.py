@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from editkit.edit import Base
-from editkit.errors import EditkitError
+from editkit.errors import EditkitError, first_line
 from editkit.files import inside, printable
 from editkit.headers import INDEX, SINGLE, Headers, TensorInfo
 from editkit.work import cache
@@ -118,7 +118,7 @@ def _load(path: Path) -> dict[str, torch.Tensor]:
     try:
         value: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, AttributeError, TypeError) as error:
-        reason = printable(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)
+        reason = printable(first_line(error))
         raise EditkitError(
             f"{printable(path.name)}: not a plain pickle of tensors, and nothing else is opened ({reason}). "
             "Convert the checkpoint to safetensors where you trust it."

@@ -13,6 +13,11 @@ from __future__ import annotations
 from typing import Any
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of what an error of some library says, or its kind where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 class EditkitError(Exception):
     """An error with a message for the user; the command line prints it without a traceback."""
 
@@ -22,7 +27,7 @@ class EditkitError(Exception):
 
 
 class OutOfMemory(EditkitError):
-    pass
+    """Not a fact about the model: never to be taken for "cannot do this"."""
 
 
 class UsageError(EditkitError):

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from editkit.errors import EditkitError
+from editkit.errors import EditkitError, first_line
 from editkit.memory import Budget
 from editkit.model import TOKENS_PER_BATCH, LanguageModel
 from editkit.sharing import shareable
@@ -74,7 +74,7 @@ def load_source(
         )
     except (OSError, ValueError, KeyError, ImportError, AttributeError) as error:
         raise EditkitError(
-            f"{source.base.model} cannot be loaded as a causal language model: {_first_line(error)} "
+            f"{source.base.model} cannot be loaded as a causal language model: {first_line(error).rstrip('.')}. "
             "`editkit inspect` shows what its files say."
         ) from error
     if not spread:
@@ -105,11 +105,6 @@ def _device(name: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise EditkitError(
-            f"--device {name}: {_first_line(error)} Use auto, cpu, cuda, cuda:1, mps or balanced."
+            f"--device {name}: {first_line(error).rstrip('.')}. Use auto, cpu, cuda, cuda:1, mps or balanced."
         ) from error
     return device
-
-
-def _first_line(error: BaseException) -> str:
-    line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return line if line.endswith(".") else line + "."

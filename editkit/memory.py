@@ -1,7 +1,7 @@
 """The memory of a device: batches that shrink until they fit, and a model that steps aside for another one.
 
-for places, answers in fitting(range(512), run, Budget(131_072), single=str): ...   # halved as often as needed
-with parked(network): ...                                                         # in main memory meanwhile
+for places, answers in within_memory(range(512), run, Budget(131_072), single=str): ...   # halved as often as needed
+with parked(network): ...                                                               # in main memory meanwhile
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FULL = (
     "Invalid buffer size",  # MPS, of one tensor
     "PT_DEVMEM Allocation failed",  # HPU
 )
-"""What devices say when they are full."""
+"""What devices say when they are full; accelerate knows some of them, fewer in its older versions."""
 
 Row = TypeVar("Row")
 Found = TypeVar("Found")
@@ -34,7 +34,7 @@ class Budget:
     tokens: int
 
 
-def fitting(
+def within_memory(
     rows: Sequence[Row], run: Callable[[list[Row]], Found], budget: Budget, *, single: Callable[[Row], str]
 ) -> Iterator[tuple[list[Row], Found]]:
     """Run on all rows at once; where memory runs out, on half as many, and the budget stays smaller.

@@ -21,7 +21,7 @@ from editkit.architecture import Architecture
 from editkit.batches import Batch, batches, distinct
 from editkit.encoding import Encoded, encode, window_of
 from editkit.knockout import knocked_out
-from editkit.memory import Budget, fitting
+from editkit.memory import Budget, within_memory
 from editkit.sharing import widened
 from editkit.source import Source
 from editkit.task import Generate, Likelihood, Output, Request
@@ -112,7 +112,7 @@ class LanguageModel:
         masks: np.ndarray | None,
     ) -> Iterator[tuple[list[int], list[Output]]]:
         """Run one batch, halved as often as memory demands."""
-        return fitting(
+        return within_memory(
             batch.places,
             lambda places: self._run(replace(batch, places=places), requests, encoded, masks),
             self.budget,

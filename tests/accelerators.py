@@ -84,9 +84,7 @@ def _computed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     beside = {tensor.device for tensor in operands if not isinstance(tensor, Simulated) and tensor.ndim > 0}
     if func not in COPIES and len(inside | beside) > 1:
         raise RuntimeError(f"Expected all tensors to be on the same device, found {inside | beside} for {func}.")
-    if (
-        func is aten.histc.default
-    ):  # of whole numbers, which mixtures of experts count so; the CPU has it of others only
+    if func is aten.histc.default:  # GPUs have it of whole numbers too; mixtures of experts count so
         args = (args[0].to(torch.float32), *args[1:])
     found = func(*tree_map(_opened, args), **tree_map(_opened, kwargs))
     if func is aten.copy_.default:

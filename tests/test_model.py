@@ -19,6 +19,7 @@ from editkit.memory import Budget
 from editkit.model import LanguageModel
 from editkit.task import Generate, Likelihood, Loglikelihood, Output, Request
 from editkit.units import Head
+from tests.answers import assert_same, random_masks
 
 PROMPTS = (
     "What is 23 plus 45? Answer with the number only.",
@@ -46,41 +47,25 @@ def model() -> Iterator[LanguageModel]:
     torch.set_num_threads(threads)
 
 
-def _masks(model: LanguageModel, rows: int) -> np.ndarray:
-    masks = np.random.default_rng(0).random((rows, len(model.architecture.heads))) < 0.1
-    masks[0] = False
-    return masks
-
-
-def _same(first: list[Output], second: list[Output]) -> None:
-    # fp32 sums over other batch shapes differ by about 1e-6 per token.
-    for one, other in zip(first, second, strict=True):
-        if isinstance(one, Likelihood) and isinstance(other, Likelihood):
-            assert one.tokens == other.tokens
-            assert one.logprob == pytest.approx(other.logprob, abs=1e-4)
-        else:
-            assert one == other
-
-
 @pytest.mark.parametrize("tokens", [1, 40, 100, 10**6])
 def test_answers_do_not_depend_on_the_batch_size(model: LanguageModel, tokens: int) -> None:
-    masks = _masks(model, len(REQUESTS))
+    masks = random_masks(model, len(REQUESTS))
     alone = [model.answer([request], masks[[place]])[0] for place, request in enumerate(REQUESTS)]
     together = replace(model, budget=Budget(tokens)).answer(REQUESTS, masks)
-    _same(alone, together)
+    assert_same(alone, together)
 
 
 def test_answers_do_not_depend_on_the_order(model: LanguageModel) -> None:
-    masks = _masks(model, len(REQUESTS))
+    masks = random_masks(model, len(REQUESTS))
     order = np.random.default_rng(1).permutation(len(REQUESTS))
     shuffled = model.answer([REQUESTS[place] for place in order], masks[order])
     straight = model.answer(REQUESTS, masks)
-    _same([straight[place] for place in order], shuffled)
+    assert_same([straight[place] for place in order], shuffled)
 
 
 def test_a_mask_of_zeros_is_the_untouched_model_and_another_mask_is_not(model: LanguageModel) -> None:
     zeros = np.zeros((len(REQUESTS), len(model.architecture.heads)), dtype=bool)
-    _same(model.answer(REQUESTS, None), model.answer(REQUESTS, zeros))
+    assert_same(model.answer(REQUESTS, None), model.answer(REQUESTS, zeros))
     assert model.answer(REQUESTS, ~zeros) != model.answer(REQUESTS, zeros)
 
 
@@ -170,7 +155,7 @@ def test_every_way_of_running_out_halves_the_batch(model: LanguageModel, error: 
 
     monkeypatch.setattr(LanguageModel, "_run", small)
     tight = replace(model, budget=Budget(10**6))
-    _same(whole, tight.answer(REQUESTS, None))
+    assert_same(whole, tight.answer(REQUESTS, None))
     assert max(sizes) > 2
     assert tight.budget.tokens < 10**6
 
@@ -226,8 +211,8 @@ def test_hooks_compose_with_dispatch(where: str, tmp_path) -> None:
     dispatch_model(spread.network, places, main_device="cpu", offload_dir=str(tmp_path), force_hooks=True)
     held = sum(weight.device.type == "meta" for weight in spread.network.parameters())
     assert (held > 0) == (where == "disk")
-    masks = _masks(plain, len(REQUESTS))
-    _same(plain.answer(REQUESTS, masks), spread.answer(REQUESTS, masks))
+    masks = random_masks(plain, len(REQUESTS))
+    assert_same(plain.answer(REQUESTS, masks), spread.answer(REQUESTS, masks))
     heads = np.eye(len(plain.architecture.heads), dtype=bool)
     single = [REQUESTS[3]] * len(heads)
-    _same(plain.answer(single, heads), spread.answer(single, heads))
+    assert_same(plain.answer(single, heads), spread.answer(single, heads))

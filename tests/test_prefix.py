@@ -11,7 +11,8 @@ import torch
 from editkit.memory import Budget
 from editkit.model import LanguageModel
 from editkit.prefix import reusable, run
-from editkit.task import Generate, Likelihood, Loglikelihood, Output, Request
+from editkit.task import Generate, Loglikelihood, Request
+from tests.answers import assert_same
 from tests.tiny import build
 
 SHOTS = "".join(
@@ -42,16 +43,6 @@ def _asked(model: LanguageModel, kind: str) -> tuple[list[Request], np.ndarray |
     return [request for _ in masks for request in FEW_SHOT], np.repeat(masks, len(FEW_SHOT), axis=0)
 
 
-def _same(first: list[Output], second: list[Output]) -> None:
-    # fp32 sums over other batch shapes differ by about 1e-6 per token.
-    for one, other in zip(first, second, strict=True):
-        if isinstance(one, Likelihood) and isinstance(other, Likelihood):
-            assert (one.tokens, one.greedy) == (other.tokens, other.greedy)
-            assert one.logprob == pytest.approx(other.logprob, abs=1e-4)
-        else:
-            assert one == other
-
-
 @pytest.mark.parametrize("kind", MASKS)
 @pytest.mark.parametrize("tokens", [1, 700, 10**6])
 def test_answers_are_the_same_with_and_without(organism: LanguageModel, kind: str, tokens: int) -> None:
@@ -59,7 +50,7 @@ def test_answers_are_the_same_with_and_without(organism: LanguageModel, kind: st
     requests, masks = _asked(organism, kind)
     plain = replace(organism, prefixes=False, blocks=None).answer(requests, masks)
     for blocks in (organism.blocks, None):
-        _same(plain, replace(organism, blocks=blocks, budget=Budget(tokens)).answer(requests, masks))
+        assert_same(plain, replace(organism, blocks=blocks, budget=Budget(tokens)).answer(requests, masks))
     assert len(set(map(repr, plain))) > len(plain) / 3, "the requests and masks make a difference"
 
 

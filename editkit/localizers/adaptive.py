@@ -24,8 +24,8 @@ from editkit.localizers.found import Found
 from editkit.localizers.halving import Table, halve
 from editkit.localizers.search import Search
 
-Prior = Callable[[], tuple[np.ndarray, float] | None]
-"""Cheap guesses: effects of *all* units (float[units], negative = needed) and their cost in evaluations, if any."""
+Prior = Callable[[], tuple[np.ndarray | None, float]]
+"""Cheap guesses: effects of *all* units (float[units], negative = needed; None if they cannot be had); evaluations."""
 
 PAIRS_COST = 10
 """About what looking for redundant pairs takes: twenty sets on a quarter of the examples, and the tests that follow."""
@@ -120,12 +120,11 @@ class Plan:
 
 
 def _guesses(search: Search, prior: Prior | None) -> np.ndarray | None:
-    guessed = None if prior is None else prior()
-    if guessed is None:
+    if prior is None:
         return None
-    effects, cost = guessed
+    effects, cost = prior()
     search.evaluations += cost
-    return np.asarray(effects, dtype=float)[search.columns]
+    return None if effects is None else np.asarray(effects, dtype=float)[search.columns]
 
 
 def _screen(table: Table, plan: Plan, guesses: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
