@@ -101,8 +101,8 @@ def compared(
         del live
         free()
         live = model()
+        recipe = _recipe_of(live.source.directory)
         after = _sheets(live, tasks, limit, store, stages, "Answers, edited")
-    recipe = _recipe_of(live.source.directory)
     criteria = Criteria() if recipe is None else recipe.criteria
     target = None if recipe is None else recipe.target if isinstance(recipe.target, str) else recipe.capability
 

@@ -44,7 +44,7 @@ class Laboratory:
     dtype: str = "auto"
     allow_code: bool = False
     stages: Stages = silent
-    loaded: dict[str, LanguageModel] = field(default_factory=dict, compare=False)
+    loaded: dict[str, LanguageModel] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The last model: cells come sorted by model, and the next one needs its memory."""
 
     def locate(self, cell: study.Cell) -> Localization:

@@ -163,9 +163,9 @@ class Trial:
         expected = readings(self.model, choice.heads, prompts)
         with checkpoint.stage(edit, self.model.source, run.out, recipe=record, seeds={"run": run.seed}) as written:
             with parked(self.model.network):
-                reopened, found_there = self._reopened(written.directory, prompts)
+                reopened, read = self._reopened(written.directory, prompts)
             agree(hooked, reopened)
-            same_readings(prompts, expected, found_there)
+            same_readings(prompts, expected, read)
             known = replace(self, stages=silent)  # nothing is measured anew
             outcome = known.judged(found, choice, edit, before, reopened)
             hashes = {row.file: digest_of(written.directory / row.file) for row in written.edited}
