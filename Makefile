@@ -1,8 +1,8 @@
-# make demo   install, remove swearing from the bundled model, say where the card and the report are
-# make test   install, run the tests
-# make check  lint and type check
-# make oldest run the tests with the oldest versions that pyproject.toml allows
-# make cards  write the example cards again
+# make demo    install, remove swearing from the bundled model, say where the card and the report are
+# make test    install, run the tests
+# make check   lint and type check
+# make oldest  run the tests with the oldest versions that pyproject.toml allows
+# make cards   write the example cards again
 
 PYTHON ?= python3
 BIN := .venv/bin

@@ -105,7 +105,8 @@ def write_random_llama(folder: Path) -> None:
 def table(bench: Bench, python: str | None, *, count: int, repeats: int) -> str:
     """Everybody on random masks, and a sweep over single heads with and without shared layers.
 
-    The reference's manner takes as long for any mask.
+    Single heads are set against the reference's time with a random mask. Where answers may end early, as the organism's
+    do, that is not quite fair: they may be longer or shorter with a single head.
     """
     masks, singles = bench.random_masks(count), bench.single_heads(count)
     one = masks[:1]
