@@ -10,7 +10,7 @@ out multiplies that slice by zero, which is the same as zeroing that slice of th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -150,13 +150,15 @@ def from_model(model: torch.nn.Module) -> Architecture:
     if config is None or not hasattr(config, "get_text_config"):
         raise EditkitError(f"{type(model).__name__} has no transformers config; editkit needs one to know its heads.")
     shapes: dict[str, tuple[int, ...]] = {}
+    transposed: set[str] = set()
     module: Any
     for path, module in model.named_modules(remove_duplicate=False):
         if hasattr(module, "in_features") and hasattr(module, "out_features"):
             shapes[path] = (module.out_features, module.in_features)
         elif type(module).__name__ == "Conv1D":
             shapes[path] = (module.nx, module.nf)
-    return describe(config.model_type, config_fields.from_config(config), shapes)
+            transposed.add(path)
+    return describe(config.model_type, config_fields.from_config(config), shapes, transposed)
 
 
 def join(stored: Architecture, live: Architecture) -> Architecture:
@@ -179,12 +181,19 @@ def join(stored: Architecture, live: Architecture) -> Architecture:
     return replace(stored, sites=tuple(sites))
 
 
-def describe(model_type: str, fields: Fields, shapes: Mapping[str, tuple[int, ...]]) -> Architecture:
+def describe(
+    model_type: str,
+    fields: Fields,
+    shapes: Mapping[str, tuple[int, ...]],
+    transposed: Collection[str] | None = None,
+) -> Architecture:
     """Sites from the config's fields and the shapes of all linear maps.
 
     Args:
         shapes: path without ``.weight`` -> shape of the weight.
+        transposed: the paths whose weight is [in, out]; None: as the shapes say (``projections.transposed``).
     """
+    transposed = projections.transposed(shapes) if transposed is None else transposed
     found = projections.find(model_type, shapes, layers=config_fields.depth(fields))
     sites: dict[int, Site] = {}
     absent: dict[str, list[int]] = {}
@@ -198,17 +207,17 @@ def describe(model_type: str, fields: Fields, shapes: Mapping[str, tuple[int, ..
         elif path is None or config_fields.is_headless(fields, layer):
             absent.setdefault(_reason(fields, shapes, layer), []).append(layer)
         else:
-            sites[layer] = _site(model_type, fields, layer=layer, path=path, shape=shapes[path])
+            axis = 0 if path in transposed else 1
+            sites[layer] = _site(model_type, fields, layer=layer, path=path, shape=shapes[path], axis=axis)
     unreachable = tuple(Unreachable(tuple(layers), reason) for reason, layers in absent.items())
     return Architecture(model_type, found.layers, tuple(sites.values()), unreachable)
 
 
-def _site(model_type: str, fields: Fields, *, layer: int, path: str, shape: tuple[int, ...]) -> Site:
+def _site(model_type: str, fields: Fields, *, layer: int, path: str, shape: tuple[int, ...], axis: int) -> Site:
     """The width of a head is in_features / query heads, never hidden / heads."""
-    axis = 0 if model_type in projections.CONV1D else 1
     heads = config_fields.query_heads(fields, layer)
     declared = config_fields.head_width(fields, layer)
-    if shape[axis] % heads or declared not in (None, shape[axis] // heads):
+    if not shape[axis] or shape[axis] % heads or declared not in (None, shape[axis] // heads):
         raise EditkitError(
             f"{path}.weight of this {model_type} has {shape[axis]} input features, but config.json says {heads} heads"
             f"{f' of width {declared}' if declared else ''}: the config does not fit the weights."

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from editkit.errors import EditkitError
+from editkit.files import inside
 
 Fields = Mapping[str, Any]
 
@@ -47,11 +48,12 @@ def read_json(directory: Path) -> dict[str, Any]:
     """``config.json`` as it stands.
 
     Raises:
-        EditkitError: if it is absent, not JSON, names no model type, or holds absurd sizes.
+        EditkitError: if it is absent, no regular file, not JSON, names no model type, or holds absurd sizes.
     """
     path = Path(directory) / "config.json"
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        path.lstat()
+        value = json.loads(inside(directory, path.name).read_text(encoding="utf-8"))
         _check_sizes(value, path)
     except OSError as error:
         raise EditkitError(f"{path} cannot be read: {error.strerror}. Expected a Hugging Face checkpoint.") from error
@@ -163,7 +165,7 @@ def _of_layer(fields: Fields, layer: int, names: tuple[str, ...]) -> int | None:
     """A per-layer value if there is one, else the model's."""
     exceptions = fields.get("per_layer_config")
     exceptions = exceptions if isinstance(exceptions, dict) else {}
-    exception = next((exceptions[key] for key in exceptions if str(key).isdigit() and int(key) == layer), {})
+    exception = next((exceptions[key] for key in exceptions if str(key).isdecimal() and int(key) == layer), {})
     listed = fields.get("num_attention_heads_per_layer") if names is HEADS else None
     if isinstance(listed, list) and layer < len(listed):
         return _first({"heads": listed[layer]}, ("heads",))

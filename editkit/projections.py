@@ -48,9 +48,6 @@ TAILS: Mapping[str, str] = {
 STACKS: Mapping[str, tuple[str, ...]] = {"hrm_text": ("L_module", "H_module")}
 """Types with several stacks of layers that all belong to the language model: counted through, in this order."""
 
-CONV1D = frozenset({"gpt2", "gpt-sw3", "openai-gpt"})
-"""Types whose weights are [in, out] (transformers' ``Conv1D``)."""
-
 _TAIL = (
     r"(?:.*\.)?(?:self_attn|attn|attention|self_attention|multi_head_attention)(?:\.\d+)?(?:\.output)?"
     r"\.(?:o_proj|out_proj|dense|c_proj|Wo|wo|wo_ud|attention_out)(?:\.linear)?"
@@ -92,6 +89,16 @@ def find(model_type: str, paths: Iterable[str], *, layers: int | None) -> Found:
     if len(found) > 1 and model_type not in STACKS:
         raise EditkitError(_ambiguous(model_type, found))
     return _number(model_type, found, layers)
+
+
+def transposed(shapes: Mapping[str, tuple[int, ...]]) -> frozenset[str]:
+    """The output projections stored as [in, out], which are transformers' ``Conv1D`` and not ``nn.Linear``.
+
+    A square one does not show it, but the map to queries, keys and values beside it does: it has more outputs than
+    inputs.
+    """
+    fused = (path for path, shape in shapes.items() if path.endswith(".c_attn") and shape[0] < shape[1])
+    return frozenset(path.removesuffix("c_attn") + "c_proj" for path in fused)
 
 
 def _match(model_type: str, paths: Collection[str]) -> dict[tuple[str, str], dict[tuple[int, int], str]]:

@@ -63,6 +63,32 @@ def test_a_conv1d_is_cut_by_rows() -> None:
     assert found.sites[0].tensor == "transformer.h.0.attn.c_proj.weight"
 
 
+@pytest.mark.parametrize("model_type", ["imagegpt", "vision-encoder-decoder"])
+def test_a_conv1d_of_a_type_nobody_listed_is_known_by_its_shapes(model_type: str) -> None:
+    decoder = tiny.configure("gpt2")
+    if model_type == "imagegpt":
+        model: Any = transformers.ImageGPTForCausalImageModeling(transformers.ImageGPTConfig(**tiny.shrink(decoder)))
+    else:
+        decoder.add_cross_attention = True
+        encoder = transformers.ViTConfig(
+            hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=8
+        )
+        both = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
+        model = transformers.VisionEncoderDecoderModel(both)
+    for found in (tiny.stored(model), architecture.from_model(model)):
+        assert {site.axis for site in found.sites} == {0}
+        assert {site.tensor.rsplit(".", 2)[1] for site in found.sites} == {"c_proj"}
+
+
+def test_files_that_hide_a_conv1d_do_not_agree_with_the_model() -> None:
+    """Nothing beside the projection tells: it is taken for an ``nn.Linear``, and the loaded model contradicts."""
+    live = architecture.from_model(tiny.build("gpt2")[0])
+    shapes = {f"transformer.h.{layer}.attn.c_proj": (32, 32) for layer in range(live.layers)}
+    stored = architecture.describe("gpt2", {"num_attention_heads": 4}, shapes)
+    with pytest.raises(EditkitError, match="not what its checkpoint says"):
+        architecture.join(stored, live)
+
+
 def test_value_width_not_key_width_in_latent_attention() -> None:
     site = architecture.from_model(tiny.build("deepseek_v3")[0]).sites[0]
     assert (site.units, site.width, site.shape) == (4, 12, (32, 48))
@@ -112,6 +138,7 @@ def test_prediction_layers_beyond_the_depth_are_left_out() -> None:
         ({"num_attention_heads": -4}, "no model has that many"),
         ({"num_attention_heads": "four"}, "transformers cannot read"),
         ({"model_type": None}, "model_type"),
+        ({"num_attention_heads": 5, "per_layer_config": {"\u00b2": {}}}, "5 heads"),
         ({"model_type": "mamba"}, "no attention heads"),
     ],
 )
@@ -129,6 +156,19 @@ def test_a_broken_config_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(EditkitError, match=r"config\.json"):
         architecture.read(tmp_path)
+
+
+def test_a_projection_without_inputs_is_refused() -> None:
+    with pytest.raises(EditkitError, match="0 input features"):
+        architecture.describe("llama", {"num_attention_heads": 4}, {"model.layers.0.self_attn.o_proj": (16, 0)})
+
+
+def test_a_config_that_is_a_link_out_of_the_checkpoint_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.json").write_text('{"model_type": "llama"}')
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").symlink_to("../elsewhere.json")
+    with pytest.raises(EditkitError, match="leads out of the checkpoint"):
+        architecture.read(tmp_path / "model")
 
 
 def test_defaults_that_the_file_leaves_out_are_taken_from_transformers(tmp_path: Path) -> None:
