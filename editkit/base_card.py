@@ -13,6 +13,8 @@ from typing import Any
 import yaml
 
 from editkit.architecture import Architecture
+from editkit.errors import EditkitError
+from editkit.files import inside
 from editkit.provenance import BaseModel, LayerShape
 from editkit.source import Source
 
@@ -20,9 +22,13 @@ NOTICES = {"llama": "Built with Llama", "gemma": "Gemma is provided under and su
 """Lines that a base's licence asks every derivative to carry, by the start of the licence's id."""
 
 
+_EMPTY = ("", "~", "null")
+"""What YAML writes for nothing."""
+
+
 def base_model(source: Source, *, dtype: str) -> BaseModel:
     """The base's own card, as data. A missing or unreadable card is no error: then the fields are empty."""
-    card = _front_matter(source.directory / "README.md")
+    card = _front_matter(source.directory)
     license_id = _word(card.get("license"))
     hub = not source.bundled and source.base.revision is not None and not source.base.revision.startswith("sha256:")
     return BaseModel(
@@ -45,22 +51,21 @@ def shape(architecture: Architecture) -> tuple[LayerShape, ...]:
     return tuple(LayerShape(site.layer, site.units, site.groups) for site in architecture.sites)
 
 
-def _front_matter(path: Path) -> dict[str, Any]:
+def _front_matter(directory: Path) -> dict[str, Any]:
     try:
-        text = path.read_text("utf-8")[:100_000]
+        text = inside(directory, "README.md").read_text("utf-8")[:100_000]
         if not text.startswith("---"):
             return {}
-        value = yaml.safe_load(text.split("---", 2)[1])
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError, IndexError):
+        value = yaml.load(text.split("---", 2)[1], yaml.BaseLoader)  # all is text: "no" is a language
+    except (EditkitError, OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError, IndexError):
         return {}
     return value if isinstance(value, dict) else {}
 
 
 def _word(value: Any) -> str | None:
-    return value[:200] if isinstance(value, str) and value.strip() else None
+    return value[:200] if isinstance(value, str) and value.strip() not in _EMPTY else None
 
 
 def _words(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):
-        value = [value]
-    return tuple(part[:100] for part in value if isinstance(part, str))[:50] if isinstance(value, list) else ()
+    listed = value if isinstance(value, list) else [value]
+    return tuple(part[:100] for part in listed if _word(part))[:50]

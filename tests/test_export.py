@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from editkit import architecture, headers, manifest
 from editkit.architecture import Architecture
 from editkit.baking import bake
+from editkit.base_card import base_model
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError, UsageError
 from editkit.export import EXPORTS, checkpoint, delta, lora
@@ -182,6 +183,69 @@ def test_a_model_that_does_not_fit_in_float32_is_measured_in_its_own_dtype(
         assert [row["dtype"] for row in found["deviation"]] == dtypes
         told = [note for note in written.notes if note.startswith("Not measured in float32, which takes")]
         assert len(told) == (len(dtypes) == 1)
+
+
+@pytest.mark.parametrize("model_type", ["llava", "llama4"])
+def test_an_adapter_fits_the_class_that_the_checkpoint_names(model_type: str, tmp_path: Path) -> None:
+    """llava has no class for text alone; llama4 has one, with other module paths than the one for text and images."""
+    import transformers
+    from peft import PeftModel
+
+    torch.manual_seed(0)
+    name = f"{model_type.title()}ForConditionalGeneration"
+    kind: Any = getattr(transformers, name)
+    kind(tiny.configure(model_type)).save_pretrained(tmp_path / "base")
+    assert json.loads((tmp_path / "base" / "config.json").read_text())["architectures"] == [name]
+    heads = [Head(0, 1), Head(1, 2)]
+    notes = bake(tmp_path / "base", heads, out=tmp_path / "lora", format="lora").notes
+    assert any(note.startswith("Unmerged in float32") for note in notes)
+    bake(tmp_path / "base", heads, out=tmp_path / "whole")
+    model, baked = (kind.from_pretrained(tmp_path / place).eval() for place in ("base", "whole"))
+    with torch.no_grad():
+        ids = torch.randint(3, 60, (2, 7))
+        before, expected = model(input_ids=ids).logits, baked(input_ids=ids).logits
+        found = PeftModel.from_pretrained(model, str(tmp_path / "lora")).eval()(input_ids=ids).logits
+    assert (found - expected).abs().max() < CLOSE < (before - expected).abs().max() / 10
+
+
+def test_an_adapter_is_written_where_it_cannot_be_measured_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, _ = save("llama", tmp_path / "base")
+
+    def measure(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("no image was given.\nTraceback")
+
+    monkeypatch.setattr(lora, "measure", measure)
+    written = lora.write(Edit(source.base, frozenset({Head(0, 1)})), source, tmp_path / "out")
+    assert written.notes[-1] == "How far it is from the baked checkpoint was not measured: no image was given."
+    assert verify(tmp_path / "out", source).tensors == 0
+
+
+def test_a_context_shorter_than_the_probe_is_measured_as_far_as_it_goes(tmp_path: Path) -> None:
+    model: Any = tiny.build("gpt2")[0]
+    config = type(model.config)(**(model.config.to_dict() | {"n_positions": 8}))
+    type(model)(config).save_pretrained(tmp_path / "base")
+    notes = bake(tmp_path / "base", [Head(0, 1)], out=tmp_path / "out", format="lora").notes
+    assert any("(16 positions;" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    "line", ["date: 2023-02-30", "n: 0x_", "n: 0b_", "t: !!timestamp abc", "b: !!bool maybe", "language: no"]
+)
+def test_any_yaml_of_the_base_s_card_is_read_as_text(line: str, tmp_path: Path) -> None:
+    base = checkpoints.write(tmp_path / "base")
+    (base / "README.md").write_text(f"---\nlicense: llama3.2\ntags: null\n{line}\n---\nThe base.\n")
+    found = base_model(resolve(base), dtype="float32")
+    assert (found.license, found.notices, found.tags) == ("llama3.2", ("Built with Llama",), ())
+    assert found.languages == (("no",) if line == "language: no" else ())
+
+
+def test_a_card_that_is_a_link_out_of_the_base_is_not_read(tmp_path: Path) -> None:
+    base = checkpoints.write(tmp_path / "base")
+    (base / "README.md").rename(tmp_path / "README.md")
+    (base / "README.md").symlink_to("../README.md")
+    assert base_model(replace(resolve(base), directory=base), dtype="float32").license is None
 
 
 def test_fp8_weights_are_zeroed_by_bytes_and_dequantize_to_the_zeroed_model(tmp_path: Path) -> None:

@@ -58,10 +58,11 @@ def measure(base: Path, adapter: Path, maps: Sequence[Spanned], *, wide: bool = 
 def _measure(base: Path, adapter: Path, maps: Sequence[Spanned], dtype: torch.dtype) -> Deviation:
     import torch
     from peft import PeftModel
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoConfig
 
-    model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, trust_remote_code=False).eval()
-    ids = probe(model.config.get_text_config().vocab_size)
+    auto = model_class(AutoConfig.from_pretrained(base, trust_remote_code=False))
+    model: Any = auto.from_pretrained(base, dtype=dtype, trust_remote_code=False).eval()
+    ids = probe(model.config.get_text_config())
     with torch.no_grad():
         before = model(ids).logits.float()
         adapted: Any = PeftModel.from_pretrained(model, str(adapter)).eval()
@@ -76,11 +77,37 @@ def _measure(base: Path, adapter: Path, maps: Sequence[Spanned], dtype: torch.dt
     return Deviation(name, _distance(unmerged, baked), _distance(before, baked), ids.numel())
 
 
-def probe(vocabulary: int) -> torch.Tensor:
-    """Two rows of 16 token ids, always the same."""
+def model_class(config: Any) -> Any:
+    """The class of transformers that opens such a model: the one the checkpoint names, else one for text.
+
+    A model for text and images may have a class for either, with other module paths: servers take the one it names.
+
+    Raises:
+        ValueError: if there is none: the model runs on code of its own, or is not made to continue text.
+    """
+    from transformers import (
+        MODEL_FOR_CAUSAL_LM_MAPPING,
+        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+        AutoModelForCausalLM,
+        AutoModelForImageTextToText,
+    )
+
+    known: Any = (
+        (MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM),
+        (MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING, AutoModelForImageTextToText),
+    )
+    classes = {auto: mapping[type(config)].__name__ for mapping, auto in known if type(config) in mapping}
+    if not classes:
+        raise ValueError(f"transformers opens no {config.model_type} to continue text.")
+    return next((auto for auto, name in classes.items() if name in (config.architectures or ())), next(iter(classes)))
+
+
+def probe(config: Any) -> torch.Tensor:
+    """Two rows of 16 token ids, or as many as the model's context takes, always the same."""
     import torch
 
-    return torch.randint(3, vocabulary, (2, 16), generator=torch.Generator().manual_seed(0))
+    length = min(16, getattr(config, "max_position_embeddings", None) or 16)
+    return torch.randint(3, config.vocab_size, (2, length), generator=torch.Generator().manual_seed(0))
 
 
 def _distance(one: torch.Tensor, other: torch.Tensor) -> float:

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 from editkit import architecture, undo
 from editkit.architecture import Architecture
 from editkit.edit import Edit
-from editkit.errors import EditkitError
+from editkit.errors import EditkitError, first_line
 from editkit.export.checkpoint import Plan, Written, plan_of
-from editkit.export.deviation import Deviation, measure
+from editkit.export.deviation import Deviation, measure, model_class
 from editkit.export.plain import plain_card
 from editkit.export.sidecar import sidecar
-from editkit.files import inside
+from editkit.files import inside, printable
 from editkit.source import Source
 from editkit.weights.packing import read_tensor
 
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 SERVABLE = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """What vLLM accepts as ``--max-lora-rank``."""
+
+UNMEASURABLE = (ValueError, ImportError, RuntimeError, TypeError, KeyError, IndexError, AttributeError)
+"""What loading and running somebody's model ends in, where it needs code of its own, images, or more memory."""
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
@@ -80,8 +83,12 @@ def write(
     with sidecar(plan, base, out, "lora", recipe=recipe, seeds=seeds) as (directory, _):
         _save(directory, base, plan, maps)
         needed, free = 4 * sum(math.prod(tensor.shape) for tensor in plan.headers.tensors.values()), _free_memory()
-        deviations = _measured(base, directory, maps, wide=needed < free) if measured else ()
-        notes = _notes(maps, deviations)
+        deviations, unmeasured = (), ""
+        try:
+            deviations = measure(base.directory, directory, maps, wide=needed < free) if measured else ()
+        except UNMEASURABLE as error:
+            unmeasured = f": {printable(first_line(error)).rstrip('.')}"
+        notes = _notes(maps, deviations, unmeasured)
         if deviations and needed >= free:
             notes += (f"Not measured in float32, which takes {needed / 1e9:.1f} GB: {free / 1e9:.1f} GB were free.",)
         value = {"rank": _rank(maps), "deviation": [asdict(row) for row in deviations]}
@@ -138,24 +145,16 @@ def _free_memory() -> int:
     return psutil.virtual_memory().available
 
 
-def _measured(base: Source, adapter: Path, maps: Sequence[Map], *, wide: bool) -> tuple[Deviation, ...]:
-    try:
-        return measure(base.directory, adapter, maps, wide=wide)
-    except (ValueError, ImportError):  # a model that runs on code of its own, which is not run here
-        return ()
-
-
 def _named(base: Source) -> Architecture:
     """The architecture with the module paths of the live model, which a checkpoint's tensor names need not be."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig
 
     stored = architecture.read(base.directory)
     try:
+        config = AutoConfig.from_pretrained(base.directory, trust_remote_code=False)
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(
-                AutoConfig.from_pretrained(base.directory, trust_remote_code=False)
-            )
+            model = model_class(config).from_config(config)
     except (ValueError, KeyError, OSError, ImportError):  # remote code is never run for this: names decide
         return stored
     return architecture.join(stored, architecture.from_model(model))
@@ -251,7 +250,7 @@ def _factors(base: Source, plan: Plan, each: Map) -> tuple[torch.Tensor, torch.T
     return down.contiguous(), up.contiguous()
 
 
-def _notes(maps: Sequence[Map], deviations: Sequence[Deviation]) -> tuple[str, ...]:
+def _notes(maps: Sequence[Map], deviations: Sequence[Deviation], unmeasured: str) -> tuple[str, ...]:
     servable = next((rank for rank in SERVABLE if rank >= _rank(maps)), None)
     notes = [
         f"Rank {_rank(maps)}. vLLM: start it with `--max-lora-rank {servable}`."
@@ -268,5 +267,5 @@ def _notes(maps: Sequence[Map], deviations: Sequence[Deviation]) -> tuple[str, .
         for row in deviations
     ]
     if not deviations:
-        notes.append("How far it is from the baked checkpoint was not measured.")
+        notes.append(f"How far it is from the baked checkpoint was not measured{unmeasured}.")
     return tuple(notes)
