@@ -73,7 +73,10 @@ def bake_named(model: str | None, *, heads: str | None, edit: Path | None, form:
         UsageError: neither or both of ``heads`` and ``edit`` are given.
     """
     if heads is not None and edit is None:
-        return bake(model, parse_all(heads), format=form, **options)
+        units = parse_all(heads)
+        if not units:
+            raise UsageError("--heads names no head: expected some, such as L11H2,L26H7.")
+        return bake(model, units, format=form, **options)
     if edit is not None and heads is None:
         return bake(model, edit, format=form, **options)
     raise UsageError("Give either --heads L11H2,L26H7 or --edit edit.json, not both and not neither.")

@@ -67,6 +67,7 @@ MISTAKES = {
     "unknown method": (lambda path: ["remove-capability", "swear", "--method", "magic"], 2, "magic"),
     "unknown option": (lambda path: ["remove-capability", "swear", "--colour"], 2, "No such option"),
     "unknown command": (lambda path: ["remove"], 2, "No such command"),
+    "no head at all": (lambda path: ["bake", "--heads", " , ", "-o", "new"], 2, "names no head"),
     "neither heads nor edit": (lambda path: ["bake", "-o", "new"], 2, "--heads"),
     "no edit there": (lambda path: ["bake", "--edit", str(path), "-o", "new"], 1, "expected an edit.json"),
     "bad head": (lambda path: ["bake", "--heads", "L1X2", "-o", "new"], 1, "L16H21"),
