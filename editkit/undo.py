@@ -40,11 +40,26 @@ class Kept:
 
 
 @dataclass(frozen=True)
+class Removed:
+    """A removed slice as the record names it: ``start:stop`` on ``axis`` of ``tensor``. Its bytes are ``kept``."""
+
+    tensor: str
+    axis: int
+    start: int
+    stop: int
+    kept: TensorInfo
+
+
+@dataclass(frozen=True)
 class Undo:
-    """What leads back: the removed slices with their spans in ``path``, and every file of the base by its base name."""
+    """What leads back: every removed slice by its key, and every file of the base by its base name.
+
+    ``slices`` are the same ones placed in the weights of OUT, where OUT holds those (a checkpoint).
+    """
 
     path: Path
     base: Base
+    removed: Mapping[str, Removed]
     slices: Mapping[Slice, TensorInfo]
     files: Mapping[str, Kept]
     left_out: tuple[Mapping[str, str], ...]
@@ -88,17 +103,28 @@ def read(out: Path) -> Undo:
         record = json.loads(headers.metadata(path)["editkit"])
         if record["format"] != FORMAT:
             raise IntegrityError(f"{NAME}: expected format {FORMAT}: another editkit wrote it, or it was changed.")
-        files = {name: Kept(row["at"], str(row["sha256"]), int(row["size"])) for name, row in record["files"].items()}
-        base = Base(str(record["base"]["model"]), record["base"]["revision"])
-        rows = [_row(row) for row in record["slices"]]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        files = {name: _kept(row) for name, row in record["files"].items()}
+        base = Base(_text(record["base"]["model"]), _text_or_none(record["base"]["revision"]))
+        removed = dict(_removed(row, stored) for row in record["slices"])
+        left_out = tuple({"file": _text(row["file"]), "reason": _text(row["reason"])} for row in record["left_out"])
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
         raise IntegrityError(f"{NAME}: its record is not what editkit writes ({error!r}).") from error
+    if not files or removed.keys() != stored.keys():
+        raise IntegrityError(f"{NAME}: expected the base's files and every slice held here in its record, found fewer.")
     wrong = [name for name, kept in files.items() if not (is_relative_name(name) and is_relative_name(kept.at or "a"))]
     if wrong:
         raise IntegrityError(f"{NAME}: {printable(wrong[0])!r} is no name of a file inside a checkpoint.")
     weights = headers.read(out).tensors if any(kept.at for kept in files.values()) else {}
-    slices = {_slice(row, weights, stored): stored[row[0]] for row in rows} if weights else {}
-    return Undo(path, base, slices, files, tuple(record["left_out"]))
+    return Undo(path, base, removed, placed(removed, weights) if weights else {}, files, left_out)
+
+
+def placed(removed: Mapping[str, Removed], weights: Mapping[str, TensorInfo]) -> dict[Slice, TensorInfo]:
+    """The removed slices in the tensors that they were taken from, and where their bytes are kept.
+
+    Raises:
+        IntegrityError: if one does not fit.
+    """
+    return {_slice(row, weights): row.kept for row in removed.values()}
 
 
 def undo(out: Path, directory: Path) -> Path:
@@ -144,19 +170,40 @@ def _put_back(record: Undo, file: str, place: Path) -> None:
                 target.write(part)
 
 
-def _row(row: Mapping[str, Any]) -> tuple[str, str, int, int, int]:
-    return row["key"], row["tensor"], int(row["axis"]), int(row["start"]), int(row["stop"])
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, found {type(value).__name__}")
+    return value
 
 
-def _slice(
-    row: tuple[str, str, int, int, int], weights: Mapping[str, TensorInfo], stored: Mapping[str, TensorInfo]
-) -> Slice:
-    key, name, axis, start, stop = row
-    tensor, kept = weights.get(name), stored.get(key)
-    if tensor is None or kept is None:
-        raise IntegrityError(f"{NAME}: {printable(str(key))} is missing here or in the weights.")
-    piece = Slice("", tensor, axis, start, stop)
-    fits = 0 <= axis < len(tensor.shape) and 0 <= start < stop <= tensor.shape[axis]
-    if not fits or kept.shape != piece.shape or kept.dtype != tensor.dtype:
-        raise IntegrityError(f"{NAME}: {printable(key)} does not fit {printable(name)} of shape {list(tensor.shape)}.")
+def _text_or_none(value: object) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _kept(row: Mapping[str, Any]) -> Kept:
+    return Kept(_text_or_none(row["at"]), _text(row["sha256"]), int(row["size"]))
+
+
+def _removed(row: Mapping[str, Any], stored: Mapping[str, TensorInfo]) -> tuple[str, Removed]:
+    """One row of the record, which must be what its key says, with the bytes kept under that key."""
+    key, name = _text(row["key"]), _text(row["tensor"])
+    axis, start, stop = int(row["axis"]), int(row["start"]), int(row["stop"])
+    kept = stored[key]
+    if key != f"{name}/{axis}:{start}:{stop}" or len(kept.shape) != 2 or axis not in (0, 1) or not 0 <= start < stop:
+        raise ValueError(f"{printable(key)} is no key of this slice")
+    if kept.shape[axis] != stop - start:
+        raise ValueError(f"{printable(key)} has shape {list(kept.shape)}")
+    return key, Removed(name, axis, start, stop, kept)
+
+
+def _slice(row: Removed, weights: Mapping[str, TensorInfo]) -> Slice:
+    tensor = weights.get(row.tensor)
+    if tensor is None:
+        raise IntegrityError(f"{NAME}: {printable(row.tensor)} is missing in the weights.")
+    piece = Slice("", tensor, row.axis, row.start, row.stop)
+    fits = row.axis < len(tensor.shape) and row.stop <= tensor.shape[row.axis]
+    if not fits or row.kept.shape != piece.shape or row.kept.dtype != tensor.dtype:
+        raise IntegrityError(
+            f"{NAME}: {printable(row.kept.name)} does not fit {printable(row.tensor)} of shape {list(tensor.shape)}."
+        )
     return piece

@@ -4,7 +4,7 @@
     Verification(form="checkpoint", files=12, tensors=2, against_base=True)
 
 Three questions, each answered from the bytes on disk: does every file hash to what the manifest says; are exactly the
-slices of ``edit.json`` zero; and, with the base at hand, is every other byte the base's.
+slices of ``edit.json`` zero; and, with the base at hand, is every other byte the base's, and every file accounted for.
 """
 
 from __future__ import annotations
@@ -17,16 +17,20 @@ from typing import Any
 from editkit import architecture, headers, manifest, undo
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
-from editkit.export import delta, lora
-from editkit.export.checkpoint import plan_of, tensor_digest
-from editkit.export.contents import contents_of
-from editkit.files import digest_of, inside, printable
+from editkit.export import adapted, delta, lora
+from editkit.export.checkpoint import Plan, plan_of, tensor_digest
+from editkit.files import digest_of, inside, printable, walk
 from editkit.headers import TensorInfo
-from editkit.manifest import Manifest
+from editkit.manifest import Manifest, is_tolerated
 from editkit.source import Source, resolve
+from editkit.undo import Undo
 from editkit.weights import patch
-from editkit.weights.packing import read_runs
-from editkit.weights.slices import Slice, by_file, runs_of, slices_of
+from editkit.weights.packing import key_of, read_runs, read_tensor
+from editkit.weights.slices import Slice, runs_of, slices_of
+
+_OTHER_SLICES = f"{undo.NAME}: does not hold the slices that editkit/edit.json names"
+_OWN = {"lora": (lora.WEIGHTS, lora.CONFIG), "delta": (delta.NAME,)}
+"""The files of a form that does not copy those of the base, beside its card and ``editkit/``."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ def verify(out: Path, base: Source | str | Path | None = None) -> Verification:
         record = manifest.read(out)
         lines = manifest.offenders(out, record)
         if not lines:
-            lines = _zeros(out, record) if record.form != "lora" else lora.problems(out)
+            lines = _slices(out, record, undo.read(out))
         if base is not None:
             lines += _against(out, record, base)
     except IntegrityError:
@@ -72,7 +76,8 @@ def verify(out: Path, base: Source | str | Path | None = None) -> Verification:
     except EditkitError as error:  # a file that cannot even be read is a failed check, not a mistake of the user
         raise IntegrityError(f"{printable(str(out))}: {error}") from error
     if lines:
-        shown = "\n".join(f"  {line}" for line in sorted(lines)[:50])
+        lines = sorted(set(lines))
+        shown = "\n".join(f"  {line}" for line in lines[:50])
         raise IntegrityError(f"{printable(str(out))} is not what editkit wrote ({len(lines)} problems):\n{shown}")
     return Verification(record.form, len(record.files) + 1, len(record.edited), base is not None)
 
@@ -84,18 +89,39 @@ def _edit(out: Path) -> Edit:
         raise IntegrityError(f"editkit/edit.json: cannot be read ({error}).") from error
 
 
-def _zeros(out: Path, record: Manifest) -> list[str]:
-    """The slices that the edit names, the manifest lists and the undo file holds are the same ones, and are zero."""
-    if record.form == "delta":
-        stored = headers.read_file(inside(out, delta.NAME), delta.NAME)
-        pieces = _listed(record, stored)
-    else:
-        found = headers.read(out)
-        stored = found.tensors
-        pieces = list(slices_of(_edit(out), architecture.read(out), found))
-        kept = {(piece.tensor.name, piece.start, piece.stop) for piece in undo.read(out).slices}
-        if kept != {(piece.tensor.name, piece.start, piece.stop) for piece in pieces}:
-            return ["editkit/undo.safetensors: does not hold the slices that editkit/edit.json names"]
+def _slices(out: Path, record: Manifest, back: Undo) -> list[str]:
+    """The slices that the edit names, the manifest lists and the undo file holds are the same ones, and are gone."""
+    if record.form == "checkpoint":
+        pieces = slices_of(_edit(out), architecture.read(out), headers.read(out))
+        if {key_of(piece) for piece in pieces} != back.removed.keys():
+            return [_OTHER_SLICES]
+        return _zeros(out, record, headers.read(out).tensors, pieces)
+    if _indexes(_edit(out)) != _kept_indexes(back):
+        return [_OTHER_SLICES]
+    if record.form == "lora":
+        return adapted.problems(out, back)
+    stored = headers.read_file(inside(out, delta.NAME), delta.NAME)
+    return _zeros(out, record, stored, list(undo.placed(back.removed, stored)))
+
+
+def _indexes(edit: Edit) -> set[frozenset[int]]:
+    """Which indexes a layer of the edit has; which layer that is, a tensor's name alone does not tell."""
+    layers: dict[int, set[int]] = {}
+    for unit in edit.units:
+        layers.setdefault(unit.layer, set()).add(unit.index)
+    return {frozenset(indexes) for indexes in layers.values()}
+
+
+def _kept_indexes(back: Undo) -> set[frozenset[int]]:
+    """The same of the undo file: unit 5 of width 64 is 320:384 of its tensor."""
+    tensors: dict[str, set[int]] = {}
+    for row in back.removed.values():
+        index, rest = divmod(row.start, row.stop - row.start)
+        tensors.setdefault(row.tensor, set()).add(-1 if rest else index)
+    return {frozenset(indexes) for indexes in tensors.values()}
+
+
+def _zeros(out: Path, record: Manifest, stored: Mapping[str, TensorInfo], pieces: Sequence[Slice]) -> list[str]:
     lines = []
     if _spans(pieces) != {(row.tensor, row.axis, span) for row in record.edited for span in row.spans}:
         lines.append("editkit/manifest.json: its edited slices are not those of editkit/edit.json")
@@ -113,40 +139,65 @@ def _spans(pieces: Sequence[Slice]) -> set[tuple[str, int, tuple[int, int]]]:
     return {(piece.tensor.name, piece.axis, (piece.start, piece.stop)) for piece in pieces}
 
 
-def _listed(record: Manifest, stored: Mapping[str, TensorInfo]) -> list[Slice]:
-    return [
-        Slice("", stored[row.tensor], row.axis, start, stop)
-        for row in record.edited
-        if row.tensor in stored
-        for start, stop in row.spans
-    ]
-
-
 def _against(out: Path, record: Manifest, base: Source) -> list[str]:
-    """Every byte of the base is in OUT, unless the edit zeroed it or OUT says that it left it out."""
-    plan = plan_of(_edit(out), base)
-    kept = undo.read(out)
-    runs = by_file(plan.slices)
-    lines = []
+    """OUT is what the edit makes of the base, to the byte, and holds no file that the base does not account for."""
+    edit = _edit(out)
+    plan = plan_of(edit, base)
+    back = undo.read(out)
+    lines = _taken(back, plan, base) + _files(out, record.form, back, plan, base)
     for row in record.edited:
         tensor = plan.headers.tensors.get(row.tensor)
         if tensor is None or tensor_digest(inside(base.directory, tensor.file), tensor) != row.before:
             lines.append(f"{printable(row.tensor)}: the base's tensor is not the one that was edited")
-    known = contents_of(base.directory, plan.headers.files)
-    lines += [f"{name}: in the base, not in OUT" for name in known.copied.keys() - kept.files.keys()]
-    for name, file in kept.files.items():
-        if name not in known.copied:
-            lines.append(f"{printable(name)}: not in the base")
-        elif file.at is None:
-            if digest_of(inside(base.directory, name)) != file.sha256:
-                lines.append(f"{name}: the base's file is not the one this was made for")
-        else:
-            pair = inside(base.directory, name), inside(out, file.at)
-            lines += [
-                f"{file.at}: differs from the base at byte {place}{_where(plan.headers.tensors, name, place)}"
-                for place in patch.differences(*pair, runs.get(name, ()))
-            ]
+    if record.form == "lora":
+        lines += adapted.differing(out, edit, plan, base)
+    if record.form == "delta":
+        wrong = delta.differing(out, plan, base)
+        lines += [f"{delta.NAME}: {printable(name)} is not the base's with the removed slices zeroed" for name in wrong]
     return lines
+
+
+def _taken(back: Undo, plan: Plan, base: Source) -> list[str]:
+    """The removed slices are those of the edit, and their bytes are the base's."""
+    if {key_of(piece) for piece in plan.slices} != back.removed.keys():
+        return [_OTHER_SLICES]
+    return [
+        f"{undo.NAME}: {kept.name} is not what the base holds there"
+        for piece, kept in undo.placed(back.removed, plan.headers.tensors).items()
+        if b"".join(read_runs(inside(base.directory, piece.tensor.file), runs_of(piece)))
+        != b"".join(read_tensor(back.path, kept))
+    ]
+
+
+def _files(out: Path, form: str, back: Undo, plan: Plan, base: Source) -> list[str]:
+    """Every file of the base is at its one place in OUT (an adapter or a delta has none of them), and no other is."""
+    copied = plan.contents.copied
+    places = copied if form == "checkpoint" else dict.fromkeys(copied)
+    own = {"README.md", *_OWN.get(form, copied.values())}
+    extra = [name for name in walk(out) if name not in own and not name.startswith("editkit/")]
+    lines = [f"{name}: in the base, not in OUT" for name in places.keys() - back.files.keys()]
+    lines += [
+        f"{printable(name)}: not in the base, and no record of an edit" for name in extra if not is_tolerated(name)
+    ]
+    for name, file in back.files.items():
+        if name not in places:
+            lines.append(f"{printable(name)}: not in the base")
+        elif file.at != places[name]:
+            expected, found = places[name] or "nowhere", file.at or "nowhere"
+            lines.append(f"{undo.NAME}: expected {name} of the base at {expected}, found {found}")
+        elif file.at is not None:
+            lines += _differences(name, inside(base.directory, name), inside(out, file.at), plan)
+        elif digest_of(inside(base.directory, name)) != file.sha256:
+            lines.append(f"{name}: the base's file is not the one this was made for")
+    return lines
+
+
+def _differences(name: str, base: Path, out: Path, plan: Plan) -> list[str]:
+    at, tensors = plan.contents.copied[name], plan.headers.tensors
+    return [
+        f"{at}: differs from the base at byte {place}{_where(tensors, name, place)}"
+        for place in patch.differences(base, out, plan.runs.get(name, ()))
+    ]
 
 
 def _where(tensors: Mapping[str, TensorInfo], file: str, place: int) -> str:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
 from editkit import headers, manifest
+from editkit import undo as undone
 from editkit.edit import Edit
 from editkit.errors import IntegrityError
-from editkit.export import checkpoint, delta, lora
+from editkit.export import EXPORTS, checkpoint, delta, lora
 from editkit.source import Source, resolve
 from editkit.undo import undo
 from editkit.units import Head
 from editkit.verify import verify
 from tests import checkpoints
 
+Forgery = Callable[[Path], object]
 UNITS = frozenset({Head(0, 1), Head(0, 2), Head(2, 3)})
 
 
@@ -142,6 +145,115 @@ def test_a_change_elsewhere_shows_against_the_base(out: Path, source: Source) ->
         IntegrityError, match=rf"differs from the base at byte {tensor.start + 5}, in model.layers.1.mlp"
     ):
         verify(out, source)
+
+
+def another_place(name: str, at: str | None) -> Forgery:
+    """The undo record says that OUT keeps a file elsewhere, or not at all."""
+
+    def forge(out: Path) -> None:
+        path = out / undone.NAME
+        record = json.loads(headers.metadata(path)["editkit"])
+        record["files"][name]["at"] = at
+        rewrite_metadata(path, record)
+
+    return forge
+
+
+def overwritten(out: Path) -> None:
+    tensor = headers.read(out).tensors["model.layers.1.mlp.up_proj.weight"]
+    flipped(out / tensor.file, tensor.start + 5, 1)
+    another_place(tensor.file, None)(out)
+
+
+def replaced(out: Path) -> None:
+    shutil.copy(out / "config.json", out / "editkit" / "base" / "config.json")
+    config = json.loads((out / "config.json").read_text()) | {"auto_map": {"AutoModelForCausalLM": "modeling_custom.X"}}
+    (out / "config.json").write_text(json.dumps(config))
+    another_place("config.json", "editkit/base/config.json")(out)
+
+
+def outside_the_slice(out: Path) -> None:
+    tensors = headers.read_file(out / delta.NAME)
+    flipped(out / delta.NAME, tensors["model.layers.0.self_attn.o_proj.weight"].start, 1)
+    edited = [
+        replace(row, after=checkpoint.tensor_digest(out / delta.NAME, tensors[row.tensor]))
+        for row in manifest.read(out).edited
+    ]
+    reseal(out, edited=tuple(edited))
+
+
+def another_unit(units: frozenset[Head]) -> Forgery:
+    def forge(out: Path) -> None:
+        base = Edit.from_json((out / "editkit" / "edit.json").read_text()).base
+        (out / "editkit" / "edit.json").write_text(Edit(base, units).to_json())
+
+    return forge
+
+
+def scaled(out: Path) -> None:
+    """The adapter and the slices that it is said to be built of, sevenfold."""
+    for name in (lora.WEIGHTS, undone.NAME):
+        stored = {key: 7 * each if "lora_A" not in key else each for key, each in load_file(out / name).items()}
+        save_file(stored, out / name, metadata=headers.metadata(out / name))
+
+
+def another_module(out: Path) -> None:
+    stored = {key.replace("layers.0.", "layers.1."): each for key, each in load_file(out / lora.WEIGHTS).items()}
+    save_file(stored, out / lora.WEIGHTS, metadata={"format": "pt"})
+
+
+def another_strength(out: Path) -> None:
+    config = json.loads((out / lora.CONFIG).read_text())
+    (out / lora.CONFIG).write_text(json.dumps(config | {"lora_alpha": 7 * config["r"]}, indent=2) + "\n")
+
+
+def added(*names: str) -> Forgery:
+    return lambda out: [(out / name).write_text("{}") for name in names]
+
+
+FORGERIES: dict[str, tuple[str, Forgery, str]] = {
+    "weights changed, said to be kept nowhere": ("checkpoint", overwritten, r"expected model-.* found nowhere"),
+    "a config replaced, said to be kept elsewhere": (
+        "checkpoint",
+        replaced,
+        "expected config.json of the base at conf",
+    ),
+    "code added": ("checkpoint", added("evil.py"), "evil.py: not in the base"),
+    "an adapter added": ("checkpoint", added("adapter_config.json"), "adapter_config.json: not in the base"),
+    "a pickle added": ("delta", added("pytorch_model.bin"), "pytorch_model.bin: not in the base"),
+    "a delta changed outside the slices": ("delta", outside_the_slice, "0.self_attn.o_proj.weight is not the base's"),
+    "a file of the base said to be in a delta": ("delta", another_place("config.json", "README.md"), "found README.md"),
+    "a delta for another layer": ("delta", another_unit(frozenset({Head(1, 1), Head(1, 2), Head(2, 3)})), "undo"),
+    "an adapter for another layer": ("lora", another_unit(frozenset({Head(1, 1), Head(1, 2), Head(2, 3)})), "undo"),
+    "an adapter and its undo scaled alike": ("lora", scaled, "is not what the base holds there"),
+    "an adapter on another module": ("lora", another_module, "is not what the edit makes of the base"),
+    "an adapter loaded at another strength": ("lora", another_strength, "adapter_config.json: not the one"),
+}
+"""What a forger writes who hashes again: form, change, and what the comparison with the base says of it."""
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_every_forgery_shows_against_the_base(tmp_path: Path, source: Source, name: str) -> None:
+    form, forge, message = FORGERIES[name]
+    place = tmp_path / "forged"
+    options = {"measured": False} if form == "lora" else {}
+    EXPORTS[form](Edit(source.base, UNITS), source, place, **options)
+    assert verify(place, source).against_base
+    forge(place)
+    reseal(place)
+    assert not verify(place).against_base, "the hashes are right, only the base tells"
+    with pytest.raises(IntegrityError, match=message):
+        verify(place, source)
+
+
+@pytest.mark.parametrize("form", ["lora", "delta"])
+def test_the_units_of_an_edit_must_be_those_of_its_undo_file(tmp_path: Path, source: Source, form: str) -> None:
+    options = {"measured": False} if form == "lora" else {}
+    EXPORTS[form](Edit(source.base, UNITS), source, tmp_path / form, **options)
+    another_unit(frozenset({Head(0, 1), Head(2, 3)}))(tmp_path / form)
+    reseal(tmp_path / form)
+    with pytest.raises(IntegrityError, match="does not hold the slices that"):
+        verify(tmp_path / form)
 
 
 def test_another_base_is_noticed(out: Path, tmp_path: Path, source: Source) -> None:

@@ -21,7 +21,7 @@ from editkit import manifest
 from editkit.edit import Edit
 from editkit.errors import IntegrityError, UsageError
 from editkit.export import checkpoint
-from editkit.export.checkpoint import Written, plan_of
+from editkit.export.checkpoint import Plan, Written, plan_of
 from editkit.export.plain import plain_card
 from editkit.export.sidecar import sidecar
 from editkit.files import inside, printable
@@ -83,6 +83,17 @@ def edit_on(delta: Path, base: Source) -> Edit:
         raise IntegrityError(f"{printable(str(delta))}: " + "; ".join(lines))
     edit = Edit.from_json((delta / "editkit" / "edit.json").read_text(encoding="utf-8"))
     plan = plan_of(edit, base)
+    wrong = differing(delta, plan, base)
+    if wrong:
+        raise IntegrityError(
+            f"{printable(wrong[0])}: the delta does not hold the base's tensor with the removed slices zeroed: "
+            "it was made for other weights."
+        )
+    return plan.edit
+
+
+def differing(delta: Path, plan: Plan, base: Source) -> list[str]:
+    """The tensors, of the delta or of the edit, that the delta does not hold as the base's with the slices zeroed."""
     stored = read_file(inside(delta, NAME), NAME)
     tensors = {piece.tensor.name: piece.tensor for piece in plan.slices}
     wrong = sorted(stored.keys() ^ tensors.keys())
@@ -91,12 +102,7 @@ def edit_on(delta: Path, base: Source) -> Edit:
         runs = plan.runs[tensors[name].file]
         if not _are_equal(place, tensors[name], runs, inside(delta, NAME), stored[name]):
             wrong.append(name)
-    if wrong:
-        raise IntegrityError(
-            f"{printable(wrong[0])}: the delta does not hold the base's tensor with the removed slices zeroed: "
-            "it was made for other weights."
-        )
-    return plan.edit
+    return wrong
 
 
 def _are_equal(base: Path, tensor: TensorInfo, runs: Sequence[Runs], delta: Path, stored: TensorInfo) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from editkit import architecture, undo
+from editkit import architecture
 from editkit.architecture import Architecture
 from editkit.edit import Edit
 from editkit.errors import EditkitError, first_line
@@ -31,6 +31,8 @@ from editkit.weights.packing import read_tensor
 
 if TYPE_CHECKING:
     import torch
+
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 SERVABLE = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """What vLLM accepts as ``--max-lora-rank``."""
@@ -78,7 +80,7 @@ def write(
     """
     out = Path(out)
     plan = plan_of(edit, base)
-    maps = _maps(plan, _named(base))
+    maps = maps_of(plan, base)
     _check(plan, maps, allow_large_rank)
     with sidecar(plan, base, out, "lora", recipe=recipe, seeds=seeds) as (directory, _):
         _save(directory, base, plan, maps)
@@ -96,47 +98,6 @@ def write(
         card = plain_card(plan.edit, base, "lora", extra="\n".join(f"{note}\n" for note in notes))
         (directory / "README.md").write_text(card, encoding="utf-8")
     return Written(out, "lora", (), plan.contents.left_out, notes)
-
-
-def problems(out: Path) -> list[str]:
-    """What is wrong with an adapter on disk: it must be built of the slices in its undo file, and of nothing else."""
-    from safetensors.torch import load_file
-
-    name = "adapter_model.safetensors"
-    removed, stored = load_file(inside(out, undo.NAME)), load_file(inside(out, name))
-    slices: dict[str, list[tuple[int, int, torch.Tensor]]] = {}
-    for key, piece in removed.items():
-        tensor, place = key.rsplit("/", 1)
-        axis, start, stop = map(int, place.split(":"))
-        slices.setdefault(tensor, []).append((start, stop, piece if axis == 1 else piece.T))
-    found = {key.removesuffix("lora_B.weight") for key in stored if key.endswith("lora_B.weight")}
-    expected = [_identity(sorted(pieces, key=lambda row: row[:2])) for pieces in slices.values()] or [((), None)]
-    matched: set[int] = set()
-    for prefix in sorted(found):
-        down, up = stored.get(f"{prefix}lora_A.weight"), stored[f"{prefix}lora_B.weight"]
-        matches = [place for place, row in enumerate(expected) if down is not None and _is(down, up, *row)]
-        if not matches:
-            return [f"{name}: {prefix}lora is not minus the removed slices"]
-        matched |= set(matches)
-    is_complete = len(matched) == len(expected) and len(stored) == 2 * len(found)
-    return [] if is_complete else [f"{name}: does not hold exactly the removed slices"]
-
-
-def _identity(pieces: Sequence[tuple[int, int, torch.Tensor]]) -> tuple[tuple[int, ...], torch.Tensor | None]:
-    import torch
-
-    columns = tuple(column for start, stop, _ in pieces for column in range(start, stop))
-    return columns, -torch.cat([piece for *_, piece in pieces], dim=1)
-
-
-def _is(down: torch.Tensor, up: torch.Tensor, columns: Sequence[int], expected: torch.Tensor | None) -> bool:
-    import torch
-
-    if down.dim() != 2 or down.shape[0] != (len(columns) or 1):
-        return False
-    picked = torch.zeros_like(down)
-    picked[range(len(columns)), list(columns)] = 1
-    return torch.equal(down, picked) and torch.equal(up, torch.zeros_like(up) if expected is None else expected)
 
 
 def _free_memory() -> int:
@@ -160,11 +121,12 @@ def _named(base: Source) -> Architecture:
     return architecture.join(stored, architecture.from_model(model))
 
 
-def _maps(plan: Plan, named: Architecture) -> list[Map]:
+def maps_of(plan: Plan, base: Source) -> list[Map]:
     """One map per layer in the edit, and per depth at which the layer's block is used.
 
     An empty edit still needs one: an adapter of rank 1 that adds nothing.
     """
+    named = _named(base)
     spans: dict[int, list[tuple[int, int]]] = {}
     for unit in sorted(plan.edit.units, key=lambda unit: (unit.layer, unit.index)):
         site = named.site(unit)
@@ -202,19 +164,29 @@ def _rank(maps: Sequence[Map]) -> int:
 def _save(directory: Path, base: Source, plan: Plan, maps: Sequence[Map]) -> None:
     from safetensors.torch import save_file
 
+    save_file(tensors_of(base, plan, maps), directory / WEIGHTS, metadata={"format": "pt"})
+    (directory / CONFIG).write_text(config_of(plan.edit, maps), encoding="utf-8")
+
+
+def tensors_of(base: Source, plan: Plan, maps: Sequence[Map]) -> dict[str, torch.Tensor]:
+    """What ``adapter_model.safetensors`` holds: both factors of each map."""
     tensors: dict[str, torch.Tensor] = {}
     for each in maps:
         down, up = _factors(base, plan, each)
         tensors[f"base_model.model.{each.module}.lora_A.weight"] = down
         tensors[f"base_model.model.{each.module}.lora_B.weight"] = up
-    save_file(tensors, directory / "adapter_model.safetensors", metadata={"format": "pt"})
+    return tensors
+
+
+def config_of(edit: Edit, maps: Sequence[Map]) -> str:
+    """The text of ``adapter_config.json``."""
     rank = _rank(maps)
     ranks = {each.module: each.rank for each in maps if each.rank != rank}
     config = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": plan.edit.base.model,
-        "revision": None if (plan.edit.base.revision or "sha256:").startswith("sha256:") else plan.edit.base.revision,
+        "base_model_name_or_path": edit.base.model,
+        "revision": None if (edit.base.revision or "sha256:").startswith("sha256:") else edit.base.revision,
         "target_modules": [each.module for each in maps],
         "r": rank,
         "lora_alpha": rank,
@@ -229,7 +201,7 @@ def _save(directory: Path, base: Source, plan: Plan, maps: Sequence[Map]) -> Non
         "inference_mode": True,
         "modules_to_save": None,
     }
-    (directory / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    return json.dumps(config, indent=2) + "\n"
 
 
 def _factors(base: Source, plan: Plan, each: Map) -> tuple[torch.Tensor, torch.Tensor]:
