@@ -79,17 +79,18 @@ class Manifest:
 
 
 def write(directory: Path, manifest: Manifest, *, known: Mapping[str, str] | None = None) -> Manifest:
-    """Hash every file in ``directory`` and write the manifest there.
+    """Hash every file in ``directory`` and write the manifest there; what a download or a clone added is left out.
 
     Args:
         manifest: everything but ``files`` and ``versions``, which are filled in here.
         known: sha256 of files that were just hashed while they were written.
     """
     known = known or {}
+    own = known.keys() | manifest.files.keys()
     files = {
         name: (known.get(name) or digest_of(directory / name), (directory / name).stat().st_size)
         for name in walk(directory)
-        if name != NAME
+        if name != NAME and (name in own or not is_tolerated(name))
     }
     whole = Manifest(**{**vars(manifest), "files": files, "versions": versions()})
     (directory / NAME).parent.mkdir(exist_ok=True)
