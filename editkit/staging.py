@@ -1,7 +1,7 @@
 """Write beside, then rename: a crash at any instant leaves either nothing at OUT or the finished directory.
 
-    build/.no-swear.partial-myhost-4711/    while it is being written
-    build/no-swear/                         once it is whole
+    build/.no-swear.partial-myhost-4711-4711/    while process and thread 4711 write it
+    build/no-swear/                              once it is whole
 
 What a killed run left behind is cleared away by the next run for the same OUT.
 """
@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -39,12 +40,27 @@ def check_free(out: Path, *, needed: int = 0) -> None:
     parent = existing(out.absolute().parent)
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise EditkitError(f"{where}: {printable(str(parent))} cannot be written to. Choose another output directory.")
+    if out.is_dir() and (os.path.samefile(out, os.curdir) or os.path.ismount(out)):
+        raise EditkitError(
+            f"{where}: the finished directory cannot take the place of the current one, or of one that a disk is "
+            "mounted on. Name a new directory inside it."
+        )
     free = shutil.disk_usage(parent).free
     if needed and free < needed + _MARGIN:
         raise EditkitError(
             f"{where}: needs {_size(needed + _MARGIN)} of disk, {_size(free)} are free on {printable(str(parent))}. "
             "Free some space, or write to another disk."
         )
+
+
+def check_apart(out: Path, read: Path, what: str) -> None:
+    """Refuse an ``out`` inside the directory that is read: that one is to stay as it is.
+
+    Raises:
+        EditkitError: naming ``what`` it is.
+    """
+    if out.absolute().resolve().is_relative_to(read.resolve()):
+        raise EditkitError(f"{printable(str(out))} is inside {what}. Choose a directory outside it.")
 
 
 @contextlib.contextmanager
@@ -56,7 +72,7 @@ def beside(out: Path) -> Iterator[Path]:
     """
     out = Path(out).absolute()
     check_free(out)
-    partial = out.with_name(f".{out.name}.partial-{_host()}-{os.getpid()}")
+    partial = out.with_name(f".{out.name}.partial-{_host()}-{os.getpid()}-{threading.get_native_id()}")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         _clear_dead(out)
@@ -69,9 +85,20 @@ def beside(out: Path) -> Iterator[Path]:
         partial.rename(out)
         flush(out.parent)
     except OSError as error:
-        raise EditkitError(f"{printable(str(out))}: {_reason(error)}. Nothing was written there.") from error
+        unread = _unread(error, out, partial)
+        reason = f"{printable(unread)} cannot be read ({error.strerror})" if unread else _reason(error)
+        raise EditkitError(f"{printable(str(out))}: {reason}. Nothing was written there.") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _unread(error: OSError, out: Path, partial: Path) -> str | None:
+    """The file that may not be read, where it is none of those that are written."""
+    if error.errno not in (errno.EACCES, errno.EPERM) or not isinstance(error.filename, str):
+        return None
+    place = Path(error.filename).resolve()
+    is_written = place.is_relative_to(partial.resolve()) or out.resolve().is_relative_to(place)
+    return None if is_written else error.filename
 
 
 def _reason(error: OSError) -> str:
@@ -81,6 +108,8 @@ def _reason(error: OSError) -> str:
         return f"it cannot be written to ({error.strerror}); choose another output directory"
     if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
         return "it was filled by somebody else meanwhile; choose another output directory"
+    if error.errno == errno.EBUSY:
+        return "a disk is mounted on it, or another program holds it; choose a directory inside it"
     return f"writing failed ({printable(str(error))})"
 
 
@@ -99,7 +128,7 @@ def _clear_dead(out: Path) -> None:
     """Remove what runs of this host that are no longer alive left behind for the same OUT."""
     prefix = f".{out.name}.partial-{_host()}-"
     for path in out.parent.iterdir():
-        number = path.name.removeprefix(prefix)
+        number = path.name.removeprefix(prefix).partition("-")[0]
         if path.name.startswith(prefix) and number.isdigit() and not _is_alive(int(number)):
             shutil.rmtree(path, ignore_errors=True)
 

@@ -22,7 +22,7 @@ from editkit.edit import Base
 from editkit.errors import IntegrityError
 from editkit.files import digest_of, inside, is_relative_name, printable
 from editkit.headers import TensorInfo
-from editkit.staging import beside, check_free
+from editkit.staging import beside, check_apart, check_free
 from editkit.weights.packing import key_of, pack, packed_slice, read_runs
 from editkit.weights.slices import Runs, Slice, runs_of
 
@@ -137,10 +137,12 @@ def undo(out: Path, directory: Path) -> Path:
     """
     out, directory = Path(out), Path(directory)
     record = read(out)
+    check_apart(directory, out, "the output that is to be undone")
     check_free(directory, needed=sum(kept.size for kept in record.files.values()))
     origin = out
     if not any(kept.at for kept in record.files.values()):  # an adapter or a delta: the base itself is unchanged
         origin = source.resolve(record.base.model, record.base.revision).directory
+        check_apart(directory, origin, "the base checkpoint")
     with beside(directory) as target:
         wrong = []
         for name, kept in sorted(record.files.items()):

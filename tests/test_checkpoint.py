@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,9 @@ from hypothesis import strategies as st
 from editkit import headers, manifest
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError
-from editkit.export import checkpoint
+from editkit.export import EXPORTS, checkpoint
 from editkit.source import Source, resolve
+from editkit.staging import beside, check_free
 from editkit.undo import undo
 from editkit.units import Head
 from editkit.verify import verify
@@ -152,6 +155,71 @@ def test_out_must_be_new_and_outside_the_base(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     checkpoint.write(edit_of(source), source, tmp_path / "empty")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "dangling", "empty", "file", "full"]
+
+
+@pytest.mark.parametrize("form", EXPORTS)
+@pytest.mark.parametrize("name", ["base/out", "base", "base/a/b"])
+def test_no_form_is_written_inside_the_base(tmp_path: Path, form: str, name: str) -> None:
+    source = resolve(checkpoints.write(tmp_path / "base"))
+    before = checkpoints.files(source.directory)
+    with pytest.raises(EditkitError, match="inside the base"):
+        EXPORTS[form](edit_of(source), source, tmp_path / name)
+    assert checkpoints.files(source.directory) == before
+
+
+@pytest.mark.parametrize("place", ["the current directory", "a mount point"])
+def test_a_directory_that_cannot_be_replaced_is_refused_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    source = resolve(checkpoints.write(tmp_path / "base"))
+    (tmp_path / "out").mkdir()
+    if place == "a mount point":
+        monkeypatch.setattr(os.path, "ismount", lambda path: Path(path).name == "out")
+    else:
+        monkeypatch.chdir(tmp_path / "out")
+    for out in (Path(), tmp_path / "out") if place == "the current directory" else (tmp_path / "out",):
+        with pytest.raises(EditkitError, match="Name a new directory inside it"):
+            check_free(out)
+        with pytest.raises(EditkitError, match="Name a new directory inside it"):
+            checkpoint.write(edit_of(source), source, out)
+    checkpoint.write(edit_of(source), source, tmp_path / "out" / "new")
+    assert os.path.samefile(tmp_path / "out", Path.cwd()) == (place == "the current directory")
+
+
+def test_a_mount_that_shows_only_at_the_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a folder bound to another one of the same disk."""
+
+    def busy(path: Path) -> None:
+        raise OSError(errno.EBUSY, "Device or resource busy", str(path))
+
+    (tmp_path / "out").mkdir()
+    monkeypatch.setattr(Path, "rmdir", busy)
+    with pytest.raises(EditkitError, match="mounted on it.*choose a directory inside it"), beside(tmp_path / "out"):
+        pass
+
+
+def test_threads_that_write_the_same_output_do_not_touch_each_other(tmp_path: Path) -> None:
+    def second() -> Path:
+        with beside(tmp_path / "out") as place:
+            (place / "second").touch()
+        return place
+
+    with pytest.raises(EditkitError, match="filled by somebody else"), beside(tmp_path / "out") as first:
+        (first / "first").touch()
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(second).result() != first
+        assert (first / "first").exists()
+    assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == ["out", "out/second"]
+
+
+def test_a_base_with_a_file_called_editkit_is_written_and_undone(tmp_path: Path) -> None:
+    base = checkpoints.write(tmp_path / "base")
+    (base / "editkit").write_text("a file, not a folder")
+    source = resolve(base)
+    checkpoint.write(edit_of(source), source, tmp_path / "out")
+    assert verify(tmp_path / "out", source).against_base
+    undo(tmp_path / "out", tmp_path / "back")
+    assert checkpoints.files(tmp_path / "back") == checkpoints.files(base)
 
 
 def test_an_edit_for_other_weights_or_heads_is_refused(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from editkit.files import inside, printable, stamp
 from editkit.headers import Headers, TensorInfo
 from editkit.manifest import Edited, Manifest
 from editkit.source import Source, check_name, identified
-from editkit.staging import beside, check_free, existing
+from editkit.staging import beside, check_apart, check_free, existing
 from editkit.undo import Kept
 from editkit.weights.packing import read_tensor
 from editkit.weights.slices import Runs, Slice, by_file, slices_of
@@ -88,7 +88,7 @@ def stage(
     """
     out = Path(out)
     plan = plan_of(edit, base)
-    _check_apart(base.directory, out)
+    check_apart(out, base.directory, "the base checkpoint")
     link = link and _share_a_disk(base.directory, out)
     check_free(out, needed=_needed(base.directory, plan, link))
     with beside(out) as directory:
@@ -183,12 +183,6 @@ def tensor_digest(file: Path, tensor: TensorInfo) -> str:
     for part in read_tensor(file, tensor):
         digest.update(part)
     return digest.hexdigest()
-
-
-def _check_apart(base: Path, out: Path) -> None:
-    inner, outer = out.absolute().resolve(), base.resolve()
-    if inner == outer or inner.is_relative_to(outer):
-        raise EditkitError(f"{printable(str(out))} is inside the base checkpoint. Choose one outside it.")
 
 
 def _share_a_disk(base: Path, out: Path) -> bool:

@@ -55,7 +55,7 @@ def contents_of(directory: Path, weights: tuple[str, ...]) -> Contents:
             raise EditkitError(f"{printable(name)!r}: a file name with control characters is refused. Rename the file.")
         reason = None if name in weights else _why_left_out(name)
         if reason is None:
-            copied[name] = KEPT + name if name == "README.md" or name.startswith("editkit/") else name
+            copied[name] = KEPT + name if name in ("README.md", "editkit") or name.startswith("editkit/") else name
         else:
             left_out.append(LeftOut(name, reason))
     return Contents(copied, tuple(left_out))

@@ -34,7 +34,7 @@ def plain_card(edit: Edit, base: Source, form: str, *, extra: str = "") -> str:
         _HOW[form],
         "What this removal does to the model was not measured; `editkit evaluate` measures it.",
         "",
-        "`editkit verify .` checks every file. `editkit undo . -o base` gives the base back."
+        "`editkit verify .` checks every file. `editkit undo . -o ../unedited` gives the base back."
         if form == "checkpoint"
         else "`editkit verify .` checks every file. The base itself is unchanged.",
         "",

@@ -12,7 +12,7 @@ from editkit.export.checkpoint import Plan
 from editkit.files import digest_of, inside
 from editkit.manifest import Edited, Manifest
 from editkit.source import Source
-from editkit.staging import beside, check_free
+from editkit.staging import beside, check_apart, check_free
 from editkit.undo import Kept
 
 
@@ -21,6 +21,7 @@ def sidecar(
     plan: Plan, base: Source, out: Path, form: str, *, recipe: Mapping[str, Any] | None, seeds: Mapping[str, int] | None
 ) -> Iterator[tuple[Path, list[Edited]]]:
     """Yields the directory to write the form's own files into, and a list to which it adds what it edited."""
+    check_apart(out, base.directory, "the base checkpoint")
     check_free(out, needed=sum(tensor.end - tensor.start for tensor in {piece.tensor for piece in plan.slices}) * 2)
     with beside(out) as directory:
         (directory / "editkit").mkdir()
