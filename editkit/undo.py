@@ -111,7 +111,8 @@ def read(out: Path) -> Undo:
         raise IntegrityError(f"{NAME}: its record is not what editkit writes ({error!r}).") from error
     if not files or removed.keys() != stored.keys():
         raise IntegrityError(f"{NAME}: expected the base's files and every slice held here in its record, found fewer.")
-    wrong = [name for name, kept in files.items() if not (is_relative_name(name) and is_relative_name(kept.at or "a"))]
+    places = [*files, *(kept.at for kept in files.values() if kept.at is not None)]
+    wrong = [name for name in places if not is_relative_name(name)]
     if wrong:
         raise IntegrityError(f"{NAME}: {printable(wrong[0])!r} is no name of a file inside a checkpoint.")
     weights = headers.read(out).tensors if any(kept.at for kept in files.values()) else {}
@@ -155,9 +156,15 @@ def undo(out: Path, directory: Path) -> Path:
         if wrong:
             raise IntegrityError(
                 f"{printable(str(out))}: cannot restore {', '.join(wrong)}: the result is not what the base was. "
-                "A file was changed since; `editkit verify` says which."
+                + _cause(out, origin)
             )
     return directory
+
+
+def _cause(out: Path, origin: Path) -> str:
+    if origin == out:
+        return "A file was changed since; `editkit verify` says which."
+    return f"Changed since in the base, {printable(str(origin))}: bring back there what it was."
 
 
 def _put_back(record: Undo, file: str, place: Path) -> None:

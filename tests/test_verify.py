@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from editkit import headers, manifest
 from editkit import undo as undone
 from editkit.edit import Edit
-from editkit.errors import IntegrityError
+from editkit.errors import EditkitError, IntegrityError
 from editkit.export import EXPORTS, checkpoint, delta, lora
 from editkit.source import Source, resolve
 from editkit.undo import undo
@@ -300,6 +301,35 @@ def test_undo_refuses_what_would_not_be_the_base(out: Path, tmp_path: Path, sour
     with pytest.raises(IntegrityError, match=r"cannot restore model-00002-of-00002\.safetensors"):
         undo(out, tmp_path / "back")
     assert not (tmp_path / "back").exists()
+
+
+def test_undo_of_a_delta_names_the_base_that_changed(tmp_path: Path, source: Source) -> None:
+    delta.write(Edit(source.base, UNITS), source, tmp_path / "delta")
+    flipped(source.directory / "README.md", -1, 1)
+    verify(tmp_path / "delta")
+    with pytest.raises(IntegrityError, match=r"cannot restore README\.md: .*Changed since in the base, .*base"):
+        undo(tmp_path / "delta", tmp_path / "back")
+
+
+@pytest.mark.parametrize("form", EXPORTS)
+def test_undo_writes_neither_into_the_output_nor_into_the_base(tmp_path: Path, source: Source, form: str) -> None:
+    options = {"measured": False} if form == "lora" else {}
+    out = EXPORTS[form](Edit(source.base, UNITS), source, tmp_path / form, **options).directory
+    for inside in (out / "base", out, *([source.directory / "back"] if form != "checkpoint" else [])):
+        with pytest.raises(EditkitError, match="is inside the"):
+            undo(out, inside)
+    assert verify(out, source).form == form
+
+
+def test_the_command_on_the_plain_card_gives_the_base_back(
+    out: Path, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = re.search(r"`editkit undo (\S+) -o (\S+)`", (out / "README.md").read_text())
+    assert found is not None
+    monkeypatch.chdir(out)
+    undo(Path(found[1]), Path(found[2]))
+    assert checkpoints.files(out / found[2]) == checkpoints.files(source.directory)
+    verify(out)
 
 
 @pytest.mark.parametrize("name", ["../stolen", "/etc/stolen", "a/../../stolen", "x\ny"])

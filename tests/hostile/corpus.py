@@ -22,6 +22,7 @@ WEIGHTS = "model.safetensors"
 SHARD = "model-00001-of-00002.safetensors"
 INDEX = "model.safetensors.index.json"
 O_PROJ = "model.layers.0.self_attn.o_proj.weight"
+UNDO = "editkit/undo.safetensors"
 SECRET = "secret.safetensors"
 """A file beside the checkpoint that it has no business with."""
 
@@ -220,6 +221,62 @@ def directory_link(directory: Path) -> None:
 
 _DEEP = b'{"a":' * 100_000
 _NOT_HASHABLE = b'{"a": {"dtype": ["F32"], "shape": [1], "data_offsets": [0, 4]}}'
+
+
+def record(change: Callable[[dict[str, Any]], object]) -> Case:
+    """An output whose undo file says something else."""
+
+    def make(directory: Path) -> None:
+        value, data = parts(directory, UNDO)
+        said = json.loads(value["__metadata__"]["editkit"])
+        change(said)
+        value["__metadata__"]["editkit"] = json.dumps(said)
+        text = json.dumps(value).encode()
+        (directory / UNDO).write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+    return make
+
+
+def kept(**changes: Any) -> Case:
+    """What the undo file says of one file of the base."""
+    return record(lambda value: value["files"]["config.json"].update(changes))
+
+
+def removed(**changes: Any) -> Case:
+    """What the undo file says of one slice."""
+    return record(lambda value: value["slices"][0].update(changes))
+
+
+RECORDS: dict[str, Case] = {
+    "files: none": record(lambda value: value.update(files={})),
+    "files: a list": record(lambda value: value.update(files=[])),
+    "files: missing": record(lambda value: value.pop("files")),
+    "file: a number": record(lambda value: value["files"].update({"config.json": 5})),
+    "at: a number": kept(at=5),
+    "at: a list": kept(at=["config.json"]),
+    "at: empty": kept(at=""),
+    "sha256: a list": kept(sha256=["0" * 64]),
+    "size: infinite": kept(size=float("inf")),
+    "size: a list": kept(size=[1]),
+    "slices: none": record(lambda value: value.update(slices=[])),
+    "slices: missing": record(lambda value: value.pop("slices")),
+    "slice: text": record(lambda value: value.update(slices=["L0H1"])),
+    "key: a list": removed(key=[O_PROJ]),
+    "key: of no slice": removed(key="x"),
+    "tensor: a list": removed(tensor=[O_PROJ]),
+    "tensor: another": removed(tensor="model.norm.weight"),
+    "axis: negative": removed(axis=-1),
+    "axis: too large": removed(axis=9),
+    "start: negative": removed(start=-6),
+    "stop: elsewhere": removed(stop=18),
+    "base: a list": record(lambda value: value.update(base=[])),
+    "model: a list": record(lambda value: value["base"].update(model=["x"])),
+    "revision: a list": record(lambda value: value["base"].update(revision=["x"])),
+    "left out: missing": record(lambda value: value.pop("left_out")),
+    "left out: numbers": record(lambda value: value.update(left_out=[1])),
+    "left out: without a name": record(lambda value: value.update(left_out=[{"reason": "x"}])),
+}
+"""Undo files made to mislead or crash whoever verifies or undoes a download."""
 
 CASES: dict[str, Case] = {
     "header: empty file": whole(b""),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,15 +14,18 @@ from pathlib import Path
 
 import pytest
 
+from editkit import manifest
 from editkit.edit import Edit
-from editkit.errors import EditkitError
-from editkit.export import checkpoint
+from editkit.errors import EditkitError, IntegrityError
+from editkit.export import EXPORTS, checkpoint
 from editkit.inspection import inspect
 from editkit.source import resolve
 from editkit.staging import check_free
+from editkit.undo import undo
 from editkit.units import Head
+from editkit.verify import verify
 from tests import checkpoints
-from tests.hostile.corpus import CASES
+from tests.hostile.corpus import CASES, RECORDS
 
 
 @pytest.fixture
@@ -83,6 +88,38 @@ def test_a_look_at_each_case_ends_in_facts_or_one_clear_error(name: str, place: 
         signal.alarm(0)
     assert len(text) < 5000 and text.replace("\n", "").isprintable()
     assert present(place) == before
+
+
+@pytest.mark.parametrize("form", EXPORTS)
+@pytest.mark.parametrize("name", RECORDS)
+def test_each_undo_record_ends_in_one_clear_error(name: str, form: str, place: Path) -> None:
+    source = resolve(checkpoints.write(place / "base"))
+    options = {"measured": False} if form == "lora" else {}
+    EXPORTS[form](Edit(source.base, frozenset({Head(0, 1)})), source, place / "out", **options)
+    RECORDS[name](place / "out")
+    manifest.write(place / "out", manifest.read(place / "out"))
+    before = present(place)
+    for look in (lambda: undo(place / "out", place / "back"), lambda: verify(place / "out")):
+        with pytest.raises(IntegrityError) as caught:
+            look()
+        message = str(caught.value)
+        assert 20 < len(message) < 1500 and message.replace("\n", "").isprintable(), message
+    assert present(place) == before, "nothing was left"
+
+
+def test_what_undo_cannot_read_is_not_blamed_on_where_it_writes(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may read everything: the refusal is made up."""
+    bake(checkpoints.write(place / "base"), place / "out")
+    honest = shutil.copyfile
+
+    def refused(source: Path, target: Path) -> None:
+        if source == place / "out" / "config.json":
+            raise PermissionError(errno.EACCES, "Permission denied", str(source))
+        honest(source, target)
+
+    monkeypatch.setattr("shutil.copyfile", refused)
+    with pytest.raises(EditkitError, match=r"out/config\.json cannot be read \(Permission denied\)"):
+        undo(place / "out", place / "back")
 
 
 def present(place: Path) -> list[str]:
