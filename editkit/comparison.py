@@ -22,7 +22,6 @@ from editkit.measure import scores
 from editkit.memory import free
 from editkit.model import LanguageModel
 from editkit.progress import Stages, silent
-from editkit.recipe import Recipe
 from editkit.store import Store, opened
 from editkit.task import Task, examples_of
 from editkit.work import work_for
@@ -88,7 +87,7 @@ def compared(
     work: Path | None = None,
     stages: Stages = silent,
 ) -> EvalReport:
-    """Paired rows and a verdict. The target is what the model's own recipe removed, if it is an output of editkit.
+    """Paired rows and a verdict. The target is what was removed from the model, if it is an output of editkit.
 
     Args:
         model, base: called when their turn comes, and let go after it: one at a time has the memory.
@@ -101,15 +100,15 @@ def compared(
         del live
         free()
         live = model()
-        recipe = _recipe_of(live.source.directory)
+        removal = _removal_of(live.source.directory)
         after = _sheets(live, tasks, limit, store, stages, "Answers, edited")
-    criteria = Criteria() if recipe is None else recipe.criteria
-    target = None if recipe is None else recipe.target if isinstance(recipe.target, str) else recipe.capability
+    criteria = Criteria() if removal is None else removal.criteria
+    targets = set() if removal is None else {row.task for row in removal.rows if row.role == "target"}
 
     def row(first: Sheet, second: Sheet) -> Row:
         return evaluation.row(
             first.task.name,
-            "target" if first.task.name == target else "retain",
+            "target" if first.task.name in targets else "retain",
             split="report",
             chance=first.task.chance,
             before=scores(first.cells),
@@ -147,14 +146,16 @@ def _clusters(sheet: Sheet) -> list[str] | None:
     return [name or str(place) for place, name in enumerate(names)] if any(names) else None
 
 
-def _recipe_of(directory: Path) -> Recipe | None:
-    """The recipe in an output's manifest; None for any other model."""
-    from editkit import manifest
-
-    if not (directory / manifest.NAME).is_file():
+def _removal_of(directory: Path) -> EvalReport | None:
+    """What the removal itself measured: its criteria, and its target by the task's name; None for any other model."""
+    path = directory / "editkit" / "report.json"
+    if not path.is_file():
         return None
-    record = manifest.read(directory).recipe
     try:
-        return None if record is None else Recipe.model_validate(record)
-    except ValueError as error:
-        raise EditkitError(f"{directory}/{manifest.NAME}: its recipe cannot be read: {error}.") from error
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EditkitError(
+            f"{path}: expected the report of what was removed, but it cannot be read: {error}. Restore the file, or "
+            "run `editkit remove-capability` again."
+        ) from error
+    return EvalReport.from_json(text, where=str(path))

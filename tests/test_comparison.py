@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+import editkit
 from editkit.comparison import compared
+from editkit.loading import load
 from editkit.model import LanguageModel
 from editkit.tasks import TASKS
+from editkit.tasks.find import find
+from editkit.tasks.swear import packaged_words
 
 
 def test_a_measurement_that_depends_on_its_batches_is_found_out(
@@ -34,3 +38,26 @@ def test_a_measurement_that_depends_on_its_batches_is_found_out(
     assert [row.delta.mean for row in found.rows] == [0, 0], "the same batches show nothing"
     assert all(row.delta.mean < -0.9 for row in found.noise)
     assert any("not steady enough to show anything" in reason for reason in found.verdict.reasons)
+
+
+RUDE = """
+capability: rude
+target: {swear: words.txt}
+retain: [rhyme, facts, facts-letter, story]
+examples: {locate: 40, choose: 20, report: 20}
+universal_examples: 12
+random_sets: 0
+damage: {each: 0.5, mean: 0.5}
+"""
+
+
+def test_the_target_is_known_by_the_name_of_its_task(organism: LanguageModel, tmp_path: Path) -> None:
+    """A recipe may describe its target in a table: neither the capability nor the table is the task's name."""
+    (tmp_path / "words.txt").write_text("\n".join(sorted(packaged_words())), encoding="utf-8")
+    (tmp_path / "rude.yaml").write_text(RUDE, encoding="utf-8")
+    out = editkit.remove_capability(tmp_path / "rude.yaml", model=organism, out=tmp_path / "out", work=tmp_path).out
+    tasks = [find({"swear": "words.txt"}, folder=tmp_path), TASKS["rhyme"]]
+    found = compared(lambda: load(out), lambda: organism, tasks=tasks, limit=20, work=tmp_path)
+    assert [(row.task, row.role) for row in found.rows] == [("swear", "target"), ("rhyme", "retain")]
+    assert found.criteria.damage_each == 0.5
+    assert found.verdict.met, found.verdict.reasons
