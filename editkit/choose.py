@@ -21,6 +21,7 @@ from editkit.locate import Capability
 from editkit.model import LanguageModel
 from editkit.progress import Stages, silent
 from editkit.render.exhibits import Dose
+from editkit.samples import labels
 from editkit.store import Store
 from editkit.units import Head
 
@@ -88,7 +89,8 @@ def kept(before: Sheet, after: Sheet, rng: np.random.Generator) -> tuple[float, 
     """
     chance = before.task.chance
     pairs = zip(before.cells, after.cells, strict=True)
-    left = mean_interval([new.value if new.valid else old.value for old, new in pairs], rng=rng)
+    values = [new.value if new.valid else old.value for old, new in pairs]
+    left = mean_interval(values, rng=rng, clusters=labels(before.clusters))
     whole = max(1e-9, before.mean - chance)
     return max(0.0, left.mean - chance) / whole, max(0.0, left.high - chance) / whole
 
@@ -99,5 +101,5 @@ def _least(dose: Sequence[Dose]) -> int:
 
 
 def _dose(number: int, target: Sheet, retained: Sequence[Sheet], rng: np.random.Generator) -> Dose:
-    interval = mean_interval([cell.value for cell in target.cells], rng=rng)
+    interval = mean_interval([cell.value for cell in target.cells], rng=rng, clusters=labels(target.clusters))
     return Dose(number, interval, {sheet.task.name: sheet.mean for sheet in retained})

@@ -22,6 +22,7 @@ from editkit.measure import scores
 from editkit.memory import free
 from editkit.model import LanguageModel
 from editkit.progress import Stages, silent
+from editkit.samples import labels
 from editkit.store import Store, opened
 from editkit.task import Task, examples_of
 from editkit.work import work_for
@@ -69,7 +70,7 @@ def standings(
                 sheet.task.name,
                 len(sheet.cells),
                 sheet.task.chance,
-                mean_interval([cell.value for cell in sheet.cells], rng=rng, clusters=_clusters(sheet)),
+                mean_interval([cell.value for cell in sheet.cells], rng=rng, clusters=labels(sheet.clusters)),
                 float(np.mean([not cell.valid for cell in sheet.cells])),
             )
             for sheet in sheets
@@ -113,7 +114,7 @@ def compared(
             chance=first.task.chance,
             before=scores(first.cells),
             after=scores(second.cells),
-            clusters=_clusters(first),
+            clusters=first.clusters,
             margin=criteria.damage_each,
             rng=rng,
         )
@@ -139,11 +140,6 @@ def _sheets(
     total = sum(len(examples_of(task, "report", limit=limit)) for task in tasks)
     with stages(title, total) as advance:
         return answers(model, tasks, nothing, store, split="report", limit=limit, advance=advance)
-
-
-def _clusters(sheet: Sheet) -> list[str] | None:
-    names = [example.cluster for example in sheet.examples]
-    return [name or str(place) for place, name in enumerate(names)] if any(names) else None
 
 
 def _removal_of(directory: Path) -> EvalReport | None:

@@ -34,6 +34,10 @@ class Sheet:
     cells: tuple[Cell, ...]
 
     @property
+    def clusters(self) -> list[str]:
+        return [example.cluster for example in self.examples]
+
+    @property
     def mean(self) -> float:
         return float(np.mean([cell.value for cell in self.cells]))
 
@@ -92,7 +96,7 @@ def rows(
             chance=first.task.chance,
             before=scores(first.cells),
             after=scores(second.cells),
-            clusters=[example.cluster for example in first.examples],
+            clusters=first.clusters,
             margin=wanted.recipe.damage.each,
             rng=rng,
         )

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from editkit import intervals, statistics
+from editkit import intervals, samples, statistics
 from editkit.errors import EditkitError
 from editkit.intervals import Interval
 from editkit.task import Score
@@ -73,9 +73,7 @@ def row(
         margin: how much change counts as none, in score points: the recipe's ``damage_each``.
     """
     first, second = [score.value for score in before], [score.value for score in after]
-    labels = None
-    if clusters is not None and any(clusters):
-        labels = [name or place for place, name in enumerate(clusters)]
+    labels = None if clusters is None else samples.labels(clusters)
     try:
         return Row(
             task=task,

@@ -60,6 +60,12 @@ def by_cluster(values: np.ndarray, clusters: Labels | None) -> tuple[np.ndarray,
     return np.bincount(index, weights=values), np.bincount(index).astype(float)
 
 
+def labels(clusters: Sequence[str]) -> Labels | None:
+    """A label per example from the names of clusters: an empty name stands alone. None: all of them do."""
+    # A number is no name, so an example that stands alone never meets a cluster that was named by a number.
+    return [name or place for place, name in enumerate(clusters)] if any(clusters) else None
+
+
 def is_binary(values: np.ndarray) -> bool:
     """Whether all scores are 0 or 1."""
     return bool(np.isin(values, (0.0, 1.0)).all())

@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 
 from editkit import evaluation
+from editkit.choose import kept
 from editkit.errors import EditkitError
 from editkit.evaluation import Criteria, EvalReport, Row
-from editkit.task import Score
+from editkit.evidence import Sheet
+from editkit.samples import labels
+from editkit.store import Cell
+from editkit.task import Example, Score
+from editkit.tasks import TASKS
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -53,6 +58,27 @@ def test_empty_cluster_names_stand_alone_and_shared_ones_do_not() -> None:
     assert unnamed == alone
     assert shared.delta.high - shared.delta.low > 1.5 * (alone.delta.high - alone.delta.low)
     assert shared.p > alone.p
+
+
+def test_an_example_that_stands_alone_joins_no_cluster_whatever_that_is_called() -> None:
+    names = [""] * 20 + [str(place) for place in range(20)]
+    sheet = Sheet(TASKS["swear"], tuple(Example(str(n), "Hi", cluster=name) for n, name in enumerate(names)), ())
+    assert len(set(labels(sheet.clusters) or ())) == 40
+    assert labels([""] * 20) is None
+
+
+def test_examples_of_one_template_do_not_make_a_choice_certain() -> None:
+    """Six templates of ten examples are six findings: what is left may be more than sixty examples would allow."""
+
+    def sheet(templates: int, values: list[float]) -> Sheet:
+        names = [f"template {place * templates // 60}" if templates else "" for place in range(60)]
+        examples = [Example(str(place), "Hi", cluster=name) for place, name in enumerate(names)]
+        return Sheet(TASKS["swear"], tuple(examples), tuple(Cell(value) for value in values))
+
+    left = [1.0] * 4 + [0.0] * 56
+    apart, together = (kept(sheet(n, [1.0] * 60), sheet(n, left), rng()) for n in (0, 6))
+    assert apart[0] == together[0] == pytest.approx(4 / 60)
+    assert apart[1] < 0.17 < together[1]
 
 
 @pytest.mark.parametrize(
