@@ -48,6 +48,13 @@ def test_every_file_form_gives_the_same_task(folder: Path) -> None:
     assert first.examples()[3].cluster == "sum"
 
 
+@pytest.mark.parametrize(("cluster", "name"), [(0, "0"), (7, "7"), ("sum", "sum"), ("", ""), (None, "")])
+def test_a_cluster_may_be_a_number(tmp_path: Path, cluster: Any, name: str) -> None:
+    lines = [json.dumps(row | {"cluster": cluster}) for row in ROWS]
+    (tmp_path / "sums.jsonl").write_text("\n".join(lines))
+    assert {example.cluster for example in make(tmp_path, scorer="exact").examples()} == {name}
+
+
 def test_requests_follow_the_table(folder: Path) -> None:
     found = make(folder, scorer="exact", chat=False, max_new_tokens=7, name="adding", chance=0.1)
     assert (found.name, found.chance) == ("adding", 0.1)
@@ -83,6 +90,15 @@ def test_ids_do_not_move_when_prompts_are_added(folder: Path) -> None:
         ("numeric", {"answer": 18}, "18 eggs, no, 19", 0),
         ("numeric", {"answer": 18}, "eighteen", 0),
         ("numeric", {"answer": 0.5}, "about .5", 1),
+        ("numeric", {"answer": 0.00001}, "It is 0.00001.", 1),
+        ("numeric", {"answer": 0.00001}, "1.0e\u22125", 1),
+        ("numeric", {"answer": 0.00001}, "-5", 0),
+        ("numeric", {"answer": 1e-12}, "0", 0),
+        ("numeric", {"answer": 1e16}, "10,000,000,000,000,000", 1),
+        ("numeric", {"answer": 1e16}, "16", 0),
+        ("numeric", {"answer": 3}, "3e", 1),
+        ("numeric", {"answer": 3}, "a width of 3em", 1),
+        ("numeric", {"answer": 8}, "the hash 3e8f", 1),
     ],
 )
 def test_scorers(folder: Path, table: Any, row: dict[str, Any], answer: str, value: float) -> None:

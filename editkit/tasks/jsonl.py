@@ -151,7 +151,8 @@ def _examples(path: Path, kind: str, *, needs_answer: bool) -> Iterator[Example]
             remedy = "remove one, or give each row its own id"
             raise _bad(path, line, "id" if row.get("id") else "prompt", f"the same as in line {seen[name]}", remedy)
         seen[name] = line
-        yield Example(name, prompt, str(row.get("cluster") or ""), facts)
+        cluster = "" if row.get("cluster") is None else str(row["cluster"])
+        yield Example(name, prompt, cluster, facts)
 
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -34,7 +34,10 @@ NEED_ANSWER = ("exact", "numeric")
 PATIENCE = 1.0
 """Seconds a pattern may take on one answer."""
 
-_NUMBER = regex.compile(r"[-+\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|[-+\u2212]?\.\d+")
+_NUMBER = regex.compile(
+    r"[-+\u2212]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)"
+    r"(?:[eE][-+\u2212]?\d{1,3}(?!\w))?"  # 1e-05, as JSON and Python write small numbers; but no 3e, 3em, 3e8f
+)
 
 
 def scorer(kind: str, setting: Any, *, where: str, folder: Path, allow_python: bool = False) -> Scorer:
@@ -80,7 +83,7 @@ def plain(text: str) -> str:
 
 
 def numbers(text: str) -> list[float]:
-    """Every number in the text, in order; commas between thousands and the minus sign U+2212 are understood."""
+    """Every number in the text, in order; commas between thousands, exponents and the minus sign U+2212 count."""
     return [float(match.replace(",", "").replace("\u2212", "-")) for match in _NUMBER.findall(text)]
 
 
@@ -116,7 +119,8 @@ def _numeric(answer: str, row: Mapping[str, Any]) -> tuple[float, str]:
     wanted, given = numbers(str(row["answer"])), numbers(answer)
     if not given:
         return 0.0, "no number"
-    return float(math.isclose(given[-1], wanted[-1], rel_tol=1e-6, abs_tol=1e-9)), f"{given[-1]:g}"
+    near_zero = 1e-9 if wanted[-1] == 0 else 0.0  # beside 1e-12, a zero is not right
+    return float(math.isclose(given[-1], wanted[-1], rel_tol=1e-6, abs_tol=near_zero)), f"{given[-1]:g}"
 
 
 def _python(
