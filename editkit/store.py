@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ import numpy as np
 from editkit.errors import EditkitError
 
 FORMAT = 1
+PATIENCE = 60.0
+"""Seconds to wait for another process that has the store."""
 _APPLICATION = 0x6564_6B74  # "edkt": tells our files from other SQLite databases
 
 _SCHEMA = """
@@ -111,7 +114,7 @@ def opened(path: Path | None) -> Iterator[Store]:
     try:
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=60)
+        connection = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=PATIENCE)
     except (OSError, sqlite3.Error) as error:
         raise EditkitError(f"The measurement store {path} cannot be opened: {error}. Choose another --work.") from error
     try:
@@ -123,15 +126,20 @@ def opened(path: Path | None) -> Iterator[Store]:
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
+        _journal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
-        application = connection.execute("PRAGMA application_id").fetchone()[0]
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-        if empty and application == 0:
-            script = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {FORMAT};"
-            connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {script} COMMIT;")
-            return
+        with connection:
+            # Looked at and created in one transaction: another process may be creating the same store.
+            connection.execute("BEGIN IMMEDIATE")
+            application = connection.execute("PRAGMA application_id").fetchone()[0]
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+            if empty and application == 0:
+                for statement in _SCHEMA.split(";"):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+                connection.execute(f"PRAGMA user_version = {FORMAT}")
+                return
         if application != _APPLICATION:
             raise EditkitError(f"{path} is a database, but not a measurement store. Choose another --work.")
         if version != FORMAT:
@@ -143,6 +151,19 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
             raise EditkitError(f"{path} is damaged. Delete it to measure again, or choose another --work.")
     except sqlite3.Error as error:
         raise _unusable(path, error) from error
+
+
+def _journal(connection: sqlite3.Connection) -> None:
+    """Switch to write-ahead logging. SQLite does not wait here for another process that does the same: we do."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
 
 
 def _unusable(path: Path, error: sqlite3.Error) -> EditkitError:

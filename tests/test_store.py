@@ -8,7 +8,9 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -51,6 +53,23 @@ def test_a_cell_is_written_once_and_survives_reopening(tmp_path: Path) -> None:
         assert store.note("baseline", {"mean": 1}) == {"mean": 1}
         assert store.note("baseline") == {"mean": 1}
         assert store.note("absent") is None
+
+
+def test_several_may_create_one_store_at_once(tmp_path: Path) -> None:
+    """Two runs on one model begin with the same absent file."""
+
+    def use(path: Path, start: Barrier, name: str) -> None:
+        start.wait()
+        with opened(path) as store:
+            store.put(store.space({"task": "a"}), [(MASK, name, Cell(1.0))])
+
+    for attempt in range(12):
+        path, start = tmp_path / f"{attempt}.sqlite", Barrier(6)
+        with ThreadPoolExecutor(6) as pool:
+            for found in [pool.submit(use, path, start, str(name)) for name in range(6)]:
+                found.result()
+        with opened(path) as store:
+            assert store.count() == 6
 
 
 def _garbage(path: Path) -> None:
