@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
-from editkit.sharing import alike
+from editkit.sharing import REFUSALS, alike
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,6 @@ def reusable(network: Any) -> bool:
                 output_logits=True,
                 return_dict_in_generate=True,
             ).logits[0]
-    except (RuntimeError, TypeError, KeyError, ValueError, IndexError, AttributeError):
+    except REFUSALS:
         return False  # this model's cache carries the batch in a way that is not known here
     return alike(whole, apart) and alike(whole[:, -1], spoken.to(whole))

@@ -17,6 +17,9 @@ import torch
 
 from editkit.architecture import Architecture
 
+REFUSALS = (RuntimeError, TypeError, KeyError, ValueError, IndexError, AttributeError, AssertionError)
+"""What the models of transformers raise where a forward pass is not as they know it."""
+
 
 def blocks_of(network: torch.nn.Module, architecture: Architecture) -> tuple[torch.nn.Module, ...] | None:
     """The decoder blocks in order, by the one list that holds all head sites; None if there is no such list."""
@@ -92,7 +95,7 @@ def shareable(network: torch.nn.Module, architecture: Architecture) -> tuple[tor
                 plain = network(input_ids=ids[index], use_cache=False).logits
                 with widened(blocks, len(blocks) // 2, index, texts):
                     shared = network(input_ids=ids, use_cache=False).logits
-        except (RuntimeError, TypeError, KeyError, ValueError, IndexError, AttributeError):
+        except REFUSALS:
             return None  # this model's blocks carry the batch in a way that is not known here
         if not alike(plain, shared):
             return None

@@ -84,11 +84,15 @@ def test_short_beginnings_are_left_alone(organism: LanguageModel) -> None:
     ("model_type", "expected"),
     [
         *((name, True) for name in ("llama", "qwen3", "gpt2", "gpt_neox", "mixtral", "bloom", "opt", "deepseek_v3")),
-        *((name, False) for name in ("gemma2", "mistral", "bamba", "qwen3_next", "recurrent_gemma", "mpt")),
+        *(
+            (name, False)
+            for name in ("gemma2", "mistral", "bamba", "qwen3_next", "recurrent_gemma", "mpt", "prophetnet")
+        ),
     ],
 )
 def test_it_is_on_where_a_cache_is_keys_and_values_of_all_positions(model_type: str, expected: bool) -> None:
-    """gemma2 and the small mistral slide windows, bamba and qwen3_next carry a state, mpt counts padding as places."""
+    """gemma2 and the small mistral slide windows, bamba and qwen3_next carry a state, mpt counts padding as places, and
+    prophetnet asserts that its cache gets one token at a time."""
     assert reusable(build(model_type)[0]) == expected
 
 
