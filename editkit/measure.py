@@ -24,7 +24,7 @@ from editkit.errors import EditkitError
 from editkit.model import LanguageModel
 from editkit.progress import Advance
 from editkit.store import Cell, Store
-from editkit.task import Example, Generate, Likelihood, Loglikelihood, Output, Request, Score, Task
+from editkit.task import Example, Generate, Likelihood, Loglikelihood, Output, Request, Score, Task, digest
 
 ANCHOR_TOKENS = 32
 """Only so much of a long answer is scored in the search: later tokens mostly follow from the earlier ones."""
@@ -190,7 +190,7 @@ def _space(model: LanguageModel, task: Task, mode: str) -> dict[str, Any]:
         "model": model.source.base.model if model.source.base.revision is None else model.source.base.revision,
         "tokenizer": hashlib.sha256((tokenizer + str(model.tokenizer.chat_template)).encode()).hexdigest(),
         "task": task.name,
-        "scorer": hashlib.sha256(repr(task).encode()).hexdigest(),
+        "scorer": digest(task),
         "mode": mode,
         "dtype": model.dtype,
         "device": model.device.type,

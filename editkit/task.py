@@ -118,6 +118,14 @@ class Task(Protocol):
         ...
 
 
+def digest(task: Task) -> str:
+    """What a score depends on besides the answers: measurements are kept under it, from one process to the next.
+
+    Taken from the task's ``repr``, so a field that holds a function stays out of it, and says elsewhere what it does.
+    """
+    return hashlib.sha256(repr(task).encode()).hexdigest()
+
+
 SHARES: dict[Split, float] = {"locate": 0.5, "choose": 0.2, "report": 0.3}
 """How a task's examples are divided."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from editkit import sandbox
 from editkit.errors import EditkitError
-from editkit.task import Example, Generate, Task
+from editkit.task import Example, Generate, Task, digest
 from editkit.tasks import execution
 from editkit.tasks.execution import Execution
 
@@ -94,6 +94,13 @@ def test_without_leave_or_sandbox_nothing_runs(tmp_path: Path, monkeypatch: pyte
         task.score(example, ["print(1)"])
     monkeypatch.undo()
     sandbox._missing.cache_clear()
+
+
+def test_a_code_task_is_the_same_in_every_process() -> None:
+    example = Example("x", "", facts={"start": "", "tests": [], "setup": ""})
+    same = [Execution("mbpp", (example,), program, True, 9) for program in (lambda e, t: t, lambda e, t: t)]
+    assert digest(same[0]) == digest(same[1])
+    assert digest(same[0]) != digest(Execution("mbpp", (example,), execution.mbpp_program, True, 10))
 
 
 @BOXED

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from editkit.errors import EditkitError
@@ -239,6 +242,41 @@ def test_a_task_can_be_sent_to_another_process(folder: Path) -> None:
     found = make(folder, scorer={"word-list": ["ahoy"]})
     again = pickle.loads(pickle.dumps(found))
     assert again.score(again.examples()[0], ["Ahoy!"]).value == 1
+
+
+DIGESTS = """
+import json, sys
+from pathlib import Path
+from editkit import task
+from editkit.tasks import TASKS, jsonl
+folder, tables = Path(sys.argv[1]), json.loads(sys.argv[2])
+own = [jsonl.task({"prompts": name, "scorer": scorer}, folder=folder, allow_python=True) for name, scorer in tables]
+print(*map(task.digest, [*TASKS.values(), *own]))
+"""
+
+
+def digests(folder: Path, tables: list[tuple[str, Any]]) -> list[str]:
+    """Of the built-in tasks and of our own, as a process of its own sees them."""
+    command = [sys.executable, "-c", DIGESTS, str(folder), json.dumps(tables)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+
+
+def test_a_task_is_the_same_in_every_process_and_another_with_every_setting(folder: Path) -> None:
+    """What is measured is kept under the digest: a run that another process began goes on from it."""
+    choices = [{"prompt": f"Q{n}?", "choices": ["no", "yes"], "answer": n % 2} for n in range(30)]
+    (folder / "choices.jsonl").write_text("\n".join(json.dumps(row) for row in choices))
+    (folder / "mine.py").write_text("def half(answer, row):\n    return 0.5\n\ndef all(answer, row):\n    return 1\n")
+    settings: list[Any] = ["exact", "numeric", "contains", {"contains": ["a", "b"]}, {"contains": ["a"]}]
+    settings += [{"regex": "a"}, {"regex": "b"}, {"word-list": [*"abcdefgh"]}, {"word-list": [*"abcdefg"]}]
+    settings += [{"python": "mine:half"}, {"python": "mine:all"}, {"python": "math:isclose"}]
+    assert {next(iter(s)) if isinstance(s, dict) else s for s in settings} == set(jsonl.SCORERS)
+    tables = [*(("sums.jsonl", setting) for setting in settings), ("choices.jsonl", "choice")]
+    first = digests(folder, tables)
+    assert digests(folder, tables) == first
+    assert len(set(first)) == len(first) > len(tables)
+    (folder / "mine.py").write_text("def half(answer, row):\n    return 0.25\n\ndef all(answer, row):\n    return 1\n")
+    changed = [old != new for old, new in zip(first, digests(folder, tables), strict=True)][-len(tables) :]
+    assert [tables[place][1] for place in np.flatnonzero(changed)] == settings[-3:-1]
 
 
 def test_the_task_of_the_docs_works_as_written(tmp_path: Path) -> None:

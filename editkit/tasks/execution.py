@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ class Execution:
 
     name: str
     rows: tuple[Example, ...]
-    program: Callable[[Example, str], str]
+    program: Callable[[Example, str], str] = field(repr=False)
     chat: bool
     max_new_tokens: int
     chance: float = 0.0

@@ -13,20 +13,23 @@ a short text), so matching is cut off after a second, and that is an error, neve
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import math
 import unicodedata
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import regex
 
 from editkit.errors import EditkitError
 
-Scorer = Callable[[str, Mapping[str, Any]], tuple[float, str]]
+Judge = Callable[[str, Mapping[str, Any]], tuple[float, str]]
 """(answer, row) -> (score in [0, 1], what was found)."""
 
 SCORERS = ("contains", "regex", "word-list", "exact", "numeric", "python")
@@ -38,6 +41,22 @@ _NUMBER = regex.compile(
     r"[-+\u2212]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)"
     r"(?:[eE][-+\u2212]?\d{1,3}(?!\w))?"  # 1e-05, as JSON and Python write small numbers; but no 3e, 3em, 3e8f
 )
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A judge, and what it goes by: measurements are kept under the latter, from one process to the next.
+
+    Args:
+        setting: the texts, the pattern, the words, or the function's name and the digest of its file.
+    """
+
+    kind: str
+    setting: str
+    judge: Judge = field(repr=False)
+
+    def __call__(self, answer: str, row: Mapping[str, Any]) -> tuple[float, str]:
+        return self.judge(answer, row)
 
 
 def scorer(kind: str, setting: Any, *, where: str, folder: Path, allow_python: bool = False) -> Scorer:
@@ -54,26 +73,29 @@ def scorer(kind: str, setting: Any, *, where: str, folder: Path, allow_python: b
     if kind in NEED_ANSWER:
         if setting is not None:
             raise EditkitError(f"{where}: the scorer {kind} takes no setting, found {setting!r:.60}; write `{kind}`.")
-        return _exact if kind == "exact" else _numeric
+        return Scorer(kind, "", _exact if kind == "exact" else _numeric)
     if kind == "contains":
         texts = None if setting is None else _texts(setting, "contains", where)
-        return partial(_contains, texts=texts)
+        return Scorer(kind, repr(texts), partial(_contains, texts=texts))
     if kind == "word-list":
-        return partial(_word_list, pattern=_words(setting, where, folder))
+        pattern = _words(setting, where, folder)
+        return Scorer(kind, pattern.pattern, partial(_word_list, pattern=pattern))
     if not isinstance(setting, str) or not setting:
         example = {"regex": "{regex: '\\barr+\\b'}", "python": "{python: my_module:score}"}[kind]
         raise EditkitError(f"{where}: the scorer {kind} needs text, as in {example}; found {setting!r:.60}.")
     if kind == "regex":
         try:
-            return partial(_regex, pattern=regex.compile(setting, regex.IGNORECASE), where=where)
+            pattern = regex.compile(setting, regex.IGNORECASE)
         except regex.error as error:
             raise EditkitError(f"{where}: the pattern {setting!r:.80} is not valid: {error}.") from error
+        return Scorer(kind, setting, partial(_regex, pattern=pattern, where=where))
     if not allow_python:
         raise EditkitError(
             f"{where}: the scorer {setting!r} would run Python code from this machine in this process. "
             "Read it, then pass --allow-code-execution (allow_python=True from Python)."
         )
-    return partial(_python, function=_function(setting, where, folder), name=setting, where=where)
+    function, digest = _function(setting, where, folder)
+    return Scorer(kind, f"{setting} {digest}", partial(_python, function=function, name=setting, where=where))
 
 
 def plain(text: str) -> str:
@@ -166,11 +188,13 @@ def word_list(setting: Any, where: str, folder: Path) -> list[str]:
 
 def _words(setting: Any, where: str, folder: Path) -> Any:
     # Word boundaries by lookaround, because an entry may begin or end with a sign ("f*ck").
-    options = "|".join(sorted(map(regex.escape, set(word_list(setting, where, folder))), key=len, reverse=True))
+    words = sorted(set(word_list(setting, where, folder)))
+    options = "|".join(sorted(map(regex.escape, words), key=len, reverse=True))
     return regex.compile(rf"(?<!\w)(?:{options})(?!\w)")
 
 
-def _function(name: str, where: str, folder: Path) -> Callable[..., Any]:
+def _function(name: str, where: str, folder: Path) -> tuple[Callable[..., Any], str]:
+    """The function, and the digest of the file it was looked up in."""
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
         raise EditkitError(f"{where}: a Python scorer is written module:function, found {name!r}.")
@@ -188,4 +212,10 @@ def _function(name: str, where: str, folder: Path) -> Callable[..., Any]:
     function = getattr(loaded, attribute, None)
     if not callable(function):
         raise EditkitError(f"{where}: {module} has no function {attribute!r}.")
-    return function
+    return function, _digest(loaded)
+
+
+def _digest(module: ModuleType) -> str:
+    """Of the module's own file: what it imports is not seen. Nothing for a module without a file."""
+    path = Path(getattr(module, "__file__", None) or "")
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
