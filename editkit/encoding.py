@@ -64,7 +64,7 @@ def _whole(tokenizer: Any, request: Request) -> Encoded:
             return list(context), []
         return list(context), tokenizer(request.continuation, add_special_tokens=False)["input_ids"]
     if isinstance(request, Generate):
-        return tokenizer(request.prompt)["input_ids"], []
+        return _read(tokenizer, request.prompt) or [_start(tokenizer)], []
     return _split(tokenizer, request.prompt, request.continuation)
 
 
@@ -72,11 +72,18 @@ def _split(tokenizer: Any, prompt: str, continuation: str) -> Encoded:
     """Tokenize prompt and continuation together, as they will be read, and cut at the prompt's end."""
     stripped = prompt.rstrip()
     continuation = prompt[len(stripped) :] + continuation
-    whole = tokenizer(stripped + continuation)["input_ids"]
-    context = tokenizer(stripped)["input_ids"]
+    whole = _read(tokenizer, stripped + continuation)
+    context = _read(tokenizer, stripped)
     if not context:
         context, whole = [_start(tokenizer)], [_start(tokenizer), *whole]
     return context, whole[len(context) :] or whole[-1:]
+
+
+def _read(tokenizer: Any, text: str) -> list[int]:
+    """Token ids of a text that goes on: without the end that some tokenizers put behind every text."""
+    ids, plain = tokenizer(text)["input_ids"], tokenizer(text, add_special_tokens=False)["input_ids"]
+    ended = ids[-1:] == [tokenizer.eos_token_id] and ids[len(ids) - 1 - len(plain) : -1] == plain
+    return ids[:-1] if ended else ids
 
 
 def _start(tokenizer: Any) -> int:

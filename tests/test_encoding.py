@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tokenizers.processors import TemplateProcessing
 
 from editkit.encoding import encode, window_of
 from editkit.errors import EditkitError
@@ -73,6 +75,28 @@ def test_what_is_cut_is_the_beginning_and_it_is_said(model: LanguageModel) -> No
 def test_what_fits_is_left_alone(model: LanguageModel, window: int | None) -> None:
     for request in (Generate(LONG, 10, chat=False), Loglikelihood(LONG, " a", chat=False), Loglikelihood("", " a")):
         assert encode(model.tokenizer, request, window) == encode(model.tokenizer, request, None)
+
+
+@pytest.mark.parametrize("around", ["$A", "<|pad|> $A", "$A <|end|>", "<|pad|> $A <|end|>"])
+@pytest.mark.parametrize("prompt", ["The bus is late .", "", "It ends .<|end|>"])
+def test_the_end_that_a_tokenizer_adds_is_neither_read_nor_scored(
+    organism: LanguageModel, around: str, prompt: str
+) -> None:
+    tokenizer = copy.deepcopy(organism.tokenizer)
+    plain = tokenizer(prompt, add_special_tokens=False)["input_ids"]
+    answer = tokenizer(" The end .", add_special_tokens=False)["input_ids"]
+    ends = [("<|pad|>", tokenizer.pad_token_id), ("<|end|>", tokenizer.eos_token_id)]
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=around, special_tokens=ends)
+    start = [tokenizer.pad_token_id] if around.startswith("<") else [] if prompt else [tokenizer.eos_token_id]
+    assert encode(tokenizer, Generate(prompt, 5, chat=False), None) == (start + plain, [])
+    asked = Loglikelihood(prompt, " The end .", chat=False)
+    assert encode(tokenizer, asked, None) == (start + plain, answer)
+
+
+def test_an_empty_prompt_is_asked_alone_and_beside_others(model: LanguageModel) -> None:
+    requests = [Generate(prompt, 4, chat=False) for prompt in ("", "Once upon a time", "")]
+    alone = [model.answer([request], None)[0] for request in requests]
+    assert model.answer(requests, None) == alone
 
 
 @pytest.mark.parametrize(
