@@ -5,8 +5,8 @@ Two ways to measure one task on one set of examples, both kept in the store cell
 - ``task_scores``: let the model answer, and let the task judge. What a user would see; what the report says.
   ``AnswerMeasure`` is the same as an arrow to search with.
 - ``LikelihoodMeasure``: how likely are the model's *own correct* unedited answers now? One teacher-forced pass, no
-  generation, continuous, in [0, 1]: the geometric mean probability of the answer's tokens (for choices: the
-  probability of the chosen one among them). METHODS: COAR (2404.11534) and ContextCite (2409.00729) regress on such
+  generation, continuous, in [0, 1]: the geometric mean probability of the answer's tokens (for choices: the share
+  of the right one among them). METHODS: COAR (2404.11534) and ContextCite (2409.00729) regress on such
   scores too.
 """
 
@@ -173,8 +173,22 @@ def _anchor(model: LanguageModel, task: Task, example: Example, cell: Cell) -> t
         text = model.tokenizer.decode(tokens) if len(tokens) == ANCHOR_TOKENS else cell.output
         return (Loglikelihood(first.prompt, text, first.chat),), 0
     choices = tuple(request for request in requests if isinstance(request, Loglikelihood))
-    means = [float(part) for part in cell.output.split()]
-    return choices, int(np.argmax(means))
+    return choices, _accepted(task, example, len(choices))
+
+
+def _accepted(task: Task, example: Example, choices: int) -> int:
+    """The first choice that the task counts as right where the model finds it certain and the others impossible.
+
+    Which one the model took is the task's to say: tasks compare sums, or means per token or per character.
+    """
+    for pick in range(choices):
+        outputs = [Likelihood(0.0 if place == pick else -1e3, 1, place == pick) for place in range(choices)]
+        if task.score(example, outputs).value >= 0.5:
+            return pick
+    raise EditkitError(
+        f"{task.name}: none of the {choices} choices of example {example.id} is right when it alone is likely, so the "
+        "search has no answer to follow. Give the task a metric that takes one choice as right, such as acc."
+    )
 
 
 def _shown(outputs: Sequence[Output]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from editkit.measure import LikelihoodMeasure, answer_probability, likelihood_me
 from editkit.memory import Budget
 from editkit.model import LanguageModel
 from editkit.store import Store, opened
-from editkit.task import Example, Generate, Likelihood, Loglikelihood, Score, examples_of
+from editkit.task import Example, Generate, Likelihood, Loglikelihood, Output, Score, examples_of
 from editkit.tasks import TASKS
 
 
@@ -113,6 +115,74 @@ def test_answer_probability_is_a_geometric_mean_or_a_share() -> None:
     pair = [Likelihood(np.log(0.3), 1, True), Likelihood(2 * np.log(0.1), 2, False)]
     assert answer_probability(pair, 0) == pytest.approx(0.75)
     assert answer_probability(pair, 1) == pytest.approx(0.25)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Questions whose right answer is the second choice, taken where it is the likeliest by one way of comparing."""
+
+    by: Callable[[Likelihood, str], float]
+    name: str = "compared"
+    chance: float = 0.5
+    format: str = "choice-text"
+
+    def examples(self) -> list[Example]:
+        things = (
+            "the bus",
+            "the rain",
+            "a carrot",
+            "the sky",
+            "the dog",
+            "grass",
+            "snow",
+            "a lemon",
+            "coal",
+            "the cat",
+        )
+        choices = ["computer printer", "kitten", "9 8 7", "a b", "the"]
+        pairs = itertools.permutations(choices, 2)
+        return [Example(f"{t}-{p}", f"Name one thing like {t}.", facts={"c": p}) for p in pairs for t in things]
+
+    def requests(self, example: Example) -> tuple[Loglikelihood, ...]:
+        return tuple(Loglikelihood(example.prompt, choice) for choice in example.facts["c"])
+
+    def score(self, example: Example, outputs: Sequence[Output]) -> Score:
+        pairs = zip(outputs, example.facts["c"], strict=True)
+        wrong, right = [self.by(output, text) for output, text in pairs if isinstance(output, Likelihood)]
+        return Score(float(right > wrong))
+
+
+WAYS: dict[str, Callable[[Likelihood, str], float]] = {
+    "sum": lambda output, text: output.logprob,
+    "token": lambda output, text: output.logprob / output.tokens,
+    "character": lambda output, text: output.logprob / len(text),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_search_follows_the_choice_that_the_task_counts_as_right(
+    way: str, organism: LanguageModel, store: Store
+) -> None:
+    task = Compared(WAYS[way])
+    measure = likelihood_measure(organism, task, task.examples(), store)
+    assert [pick for _, _, pick in measure.anchors] == [1] * measure.examples
+    nothing = np.zeros((1, measure.units), bool)
+    [cells] = task_scores(organism, task, [example for example, _, _ in measure.anchors], nothing, store)
+    other = sum(np.argmax([float(mean) for mean in cell.output.split()]) == 0 for cell in cells)
+    assert (other == 0) == (way == "token"), "the ways of comparing disagree on some, so a wrong choice would show"
+
+
+class Unsure(Compared):
+    """Counts an answer as right while the model is of two minds."""
+
+    def score(self, example: Example, outputs: Sequence[Output]) -> Score:
+        return Score(float(all(isinstance(output, Likelihood) and output.logprob > -500 for output in outputs)))
+
+
+def test_choices_of_which_none_is_right_alone_are_a_clear_error(organism: LanguageModel, store: Store) -> None:
+    task = Unsure(WAYS["sum"])
+    with pytest.raises(EditkitError, match=r"compared: none of the 2 choices of example .* such as acc"):
+        likelihood_measure(organism, task, task.examples()[:9], store)
 
 
 class Absent:
