@@ -90,7 +90,7 @@ class LikelihoodMeasure:
         picks = {example.id: pick for example, _, pick in chosen}
 
         def judge(example: Example, outputs: Sequence[Output]) -> Cell:
-            return Cell(answer_probability(outputs, picks[example.id]))
+            return answer_probability(outputs, picks[example.id])
 
         space = self.store.space(_space(self.model, self.task, "likelihood"))
         requests = {example.id: wanted for example, wanted, _ in chosen}
@@ -155,14 +155,19 @@ def likelihood_measure(
     return LikelihoodMeasure(model, task, anchors, store, advance)
 
 
-def answer_probability(outputs: Sequence[Output], pick: int) -> float:
-    """How likely the picked answer is, in [0, 1]: geometric mean over its tokens, normalised if there are several."""
+def answer_probability(outputs: Sequence[Output], pick: int) -> Cell:
+    """How likely the picked answer is, in [0, 1]: geometric mean over its tokens, normalised if there are several.
+
+    A likelihood that is no finite number shows nothing, and is not valid.
+    """
     means = [output.logprob / max(1, output.tokens) for output in outputs if isinstance(output, Likelihood)]
+    if not all(map(math.isfinite, means)):
+        return Cell(0.0, valid=False)
     if len(means) == 1:
-        return min(1.0, math.exp(means[0]))
+        return Cell(min(1.0, math.exp(means[0])))
     top = max(means)
     weights = [math.exp(mean - top) for mean in means]
-    return weights[pick] / sum(weights)
+    return Cell(weights[pick] / sum(weights))
 
 
 def _anchor(model: LanguageModel, task: Task, example: Example, cell: Cell) -> tuple[tuple[Loglikelihood, ...], int]:

@@ -111,10 +111,17 @@ def test_the_unedited_model_finds_its_own_answers_likely_and_no_heads_at_all_unl
 
 def test_answer_probability_is_a_geometric_mean_or_a_share() -> None:
     single = [Likelihood(2 * np.log(0.25), 2, False)]
-    assert answer_probability(single, 0) == pytest.approx(0.25)
+    assert answer_probability(single, 0).value == pytest.approx(0.25)
     pair = [Likelihood(np.log(0.3), 1, True), Likelihood(2 * np.log(0.1), 2, False)]
-    assert answer_probability(pair, 0) == pytest.approx(0.75)
-    assert answer_probability(pair, 1) == pytest.approx(0.25)
+    assert answer_probability(pair, 0).value == pytest.approx(0.75)
+    assert answer_probability(pair, 1).value == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("logprobs", [[np.nan], [-np.inf], [np.nan, -1.0], [-1.0, np.nan], [-np.inf, -np.inf]])
+def test_a_likelihood_that_is_no_number_shows_nothing(logprobs: list[float], store: Store) -> None:
+    cell = answer_probability([Likelihood(logprob, 3, False) for logprob in logprobs], 0)
+    assert (cell.value, cell.valid) == (0.0, False)
+    store.put(store.space({}), [(np.zeros(1, bool), "x", cell)])
 
 
 @dataclass(frozen=True)
