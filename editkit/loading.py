@@ -80,7 +80,7 @@ def load_source(
     if not spread:
         network = network.to(_device(device))  # pyright: ignore
     network.eval().requires_grad_(False)
-    network.generation_config.max_length = None
+    network.generation_config = _greedy(network.generation_config)
     architecture = from_model(network)
     tokens = TOKENS_PER_BATCH.get(network.device.type, 16_384)
     if check:
@@ -95,6 +95,17 @@ def load_source(
         prefixes=reusable(network),
         placement=device,
     )
+
+
+def _greedy(config: Any) -> Any:
+    """Where a model's answers begin and end, and nothing else of how its makers would have it generate.
+
+    A penalty on repetition, a smallest length or forbidden tokens would make greedy answers other than the likeliest.
+    """
+    from transformers import GenerationConfig
+
+    kept = ("bos_token_id", "decoder_start_token_id", "eos_token_id", "pad_token_id")
+    return GenerationConfig(**{name: getattr(config, name) for name in kept})
 
 
 def _device(name: str) -> torch.device:

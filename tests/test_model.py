@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -95,6 +98,29 @@ def test_generation_is_greedy_decoding_by_hand(model: LanguageModel) -> None:
             if following == model.tokenizer.eos_token_id:
                 break
     assert text == model.tokenizer.decode(ids[start:], skip_special_tokens=True)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"repetition_penalty": 1.5},
+        {"min_new_tokens": 12},
+        {"no_repeat_ngram_size": 1},
+        {"return_dict_in_generate": True},
+        {"stop_strings": ["8", "1"]},
+    ],
+    ids=lambda setting: next(iter(setting)),
+)
+def test_generation_is_greedy_whatever_the_checkpoint_asks_for(
+    setting: dict[str, Any], model: LanguageModel, tmp_path: Path
+) -> None:
+    folder = tmp_path / "asking"
+    shutil.copytree(model.source.directory, folder)
+    path = folder / "generation_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | setting))
+    asking = load(folder, dtype="float32", check=False)
+    assert asking.generate(PROMPTS, max_new_tokens=16) == model.generate(PROMPTS, max_new_tokens=16)
+    assert asking.network.generation_config.eos_token_id == model.tokenizer.eos_token_id
 
 
 SHORT_OF_MEMORY = """
