@@ -13,6 +13,7 @@ Two ways to measure one task on one set of examples, both kept in the store cell
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ from editkit.task import Example, Generate, Likelihood, Loglikelihood, Output, R
 
 ANCHOR_TOKENS = 32
 """Only so much of a long answer is scored in the search: later tokens mostly follow from the earlier ones."""
+
+_ELSEWHERE = ("_name_or_path", "_commit_hash", "transformers_version")
+"""What a config says of its files and its library."""
 
 
 def task_scores(
@@ -207,6 +211,7 @@ def _space(model: LanguageModel, task: Task, mode: str) -> dict[str, Any]:
     tokenizer = model.tokenizer.backend_tokenizer.to_str() if model.tokenizer.is_fast else repr(model.tokenizer)
     return {
         "model": model.source.base.model if model.source.base.revision is None else model.source.base.revision,
+        "config": _settings(model.network),
         "tokenizer": hashlib.sha256((tokenizer + str(model.tokenizer.chat_template)).encode()).hexdigest(),
         "task": task.name,
         "scorer": digest(task),
@@ -214,6 +219,20 @@ def _space(model: LanguageModel, task: Task, mode: str) -> dict[str, Any]:
         "dtype": model.dtype,
         "device": model.device.type,
     }
+
+
+def _settings(network: Any) -> str:
+    """The digest of what a network computes with besides its weights, and of where its answers end.
+
+    Not of where its files lie, nor of the library that read them.
+    """
+
+    def kept(part: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in part.items() if key not in _ELSEWHERE}
+
+    texts = [part.to_json_string(use_diff=False) for part in (network.config, network.generation_config)]
+    parts = [json.loads(text, object_hook=kept) for text in texts]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Measurements on disk: one cell per (space, mask, example), written once, in SQLite.
 
-A *space* names everything else a score depends on: model, tokenizer, task, scoring mode, dtype. So several recipes
-on one model share what they have in common, and resuming is a set difference: wanted minus stored.
+A *space* names everything else a score depends on: model, its config, tokenizer, task, scoring mode, dtype. So
+several recipes on one model share what they have in common, and resuming is a set difference: wanted minus stored.
 
     store.put(space, [(mask, "add 23 45", Cell(1.0, True, "68"))])
     store.get(space, mask)   ->  {"add 23 45": Cell(1.0, True, "68")}

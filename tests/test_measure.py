@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from editkit.attribution import gate_prior
 from editkit.errors import EditkitError
+from editkit.loading import load
 from editkit.measure import LikelihoodMeasure, answer_probability, likelihood_measure, task_scores
 from editkit.memory import Budget
 from editkit.model import LanguageModel
@@ -58,6 +63,29 @@ def test_what_is_stored_is_not_asked_again(name: str, organism: LanguageModel, s
     more = task_scores(organism, task, examples, masks, store)
     assert sum(counts) == 18 * per_example
     assert [row[:4] for row in more[:2]] == first
+
+
+@pytest.mark.parametrize(
+    ("file", "setting", "again"),
+    [
+        ("config.json", {"rope_parameters": {"rope_theta": 5e5, "rope_type": "default"}}, True),
+        ("config.json", {"transformers_version": "4.0.0"}, False),
+        ("generation_config.json", {"eos_token_id": [1, 20]}, True),
+    ],
+)
+def test_a_model_with_other_settings_is_measured_again(
+    file: str, setting: dict[str, Any], again: bool, organism: LanguageModel, store: Store, tmp_path: Path, monkeypatch
+) -> None:
+    examples, nothing = examples_of(TASKS["story"], "locate", limit=2), _masks(organism, 1)
+    task_scores(organism, TASKS["story"], examples, nothing, store)
+    folder = tmp_path / "copy"
+    shutil.copytree(organism.source.directory, folder)
+    path = folder / file
+    path.write_text(json.dumps(json.loads(path.read_text()) | setting))
+    other = replace(load(folder, check=False), source=organism.source)
+    counts = _asked(monkeypatch)
+    task_scores(other, TASKS["story"], examples, nothing, store)
+    assert bool(counts) == again
 
 
 @pytest.mark.parametrize("batches", [0, 1, 3])
