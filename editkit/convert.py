@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,11 +21,15 @@ from typing import TYPE_CHECKING, Any
 from editkit.edit import Base
 from editkit.errors import EditkitError, first_line
 from editkit.files import inside, printable
-from editkit.headers import INDEX, SINGLE, Headers, TensorInfo
+from editkit.headers import INDEX, SINGLE, Headers, TensorInfo, weight_map
 from editkit.work import cache
 
 if TYPE_CHECKING:
     import torch
+
+PICKLE = "pytorch_model.bin"
+PICKLE_INDEX = "pytorch_model.bin.index.json"
+_PART = re.compile(r"pytorch_model-([0-9]{1,9})-of-([0-9]{1,9})\.bin")
 
 _TIED = ("lm_head.weight", "embed_out.weight", "output_layer.weight", "lm_head.decoder.weight")
 """Output heads that may be the input embedding under a second name."""
@@ -77,19 +82,34 @@ def described(directory: Path) -> Headers:
 
 
 def pickles(directory: Path) -> tuple[str, ...]:
-    """The files of a checkpoint that PyTorch pickled."""
-    return tuple(sorted(path.name for path in directory.glob("pytorch_model*.bin")))
+    """The files of a checkpoint that PyTorch pickled: one, else what the index names, else all numbered parts.
+
+    Raises:
+        EditkitError: if some of the numbered parts are missing and no index says otherwise.
+    """
+    if os.path.lexists(directory / PICKLE):
+        return (PICKLE,)
+    if os.path.lexists(directory / PICKLE_INDEX):
+        return tuple(sorted(set(weight_map(directory, PICKLE_INDEX, ".bin").values())))
+    parts = [part for path in directory.glob("pytorch_model-*.bin") if (part := _PART.fullmatch(path.name))]
+    counts = {int(part[2]) for part in parts}
+    if parts and (counts != {len(parts)} or {int(part[1]) for part in parts} != set(range(1, len(parts) + 1))):
+        raise EditkitError(
+            f"{printable(str(directory))}: expected pickled parts 1 to {max(counts)}, found {len(parts)} of them and "
+            f"no {PICKLE_INDEX} that names others. Download the checkpoint again."
+        )
+    return tuple(sorted(part[0] for part in parts))
 
 
 def _convert(directory: Path, target: Path) -> None:
     from safetensors.torch import save_file
 
-    weight_map: dict[str, str] = {}
+    owner: dict[str, str] = {}
     for file, tensors in _shards(directory):
-        weight_map |= dict.fromkeys(tensors, file)
+        owner |= dict.fromkeys(tensors, file)
         save_file(tensors, target / file, metadata={"format": "pt"})
     if len(pickles(directory)) > 1:
-        (target / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": weight_map}, indent=2) + "\n")
+        (target / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": owner}, indent=2) + "\n")
     for path in directory.rglob("*"):
         name = path.relative_to(directory).as_posix()
         if path.is_file() and not name.startswith(".") and not path.name.endswith((".bin", ".bin.index.json")):

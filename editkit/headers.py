@@ -37,6 +37,8 @@ BITS: Mapping[str, int] = {
 }
 """Bits of one element of each dtype of the format."""
 
+_PART = re.compile(r".*-[0-9]+-of-[0-9]+\.safetensors")
+_VARIANT = re.compile(r"model\.[^.]+\.safetensors")
 _NAME = re.compile(r"[A-Za-z0-9_.:/@+\-]{1,1024}")
 
 
@@ -63,20 +65,43 @@ class Headers:
 
 
 def read(directory: Path) -> Headers:
-    """Read the headers of a checkpoint: its index, else ``model.safetensors``, else the only safetensors file.
+    """Read the headers of a checkpoint: ``model.safetensors``, else the shards of its index, else the only such file.
+
+    That is the order in which transformers looks: an index beside ``model.safetensors`` counts for nothing.
 
     Raises:
         EditkitError: naming the file and what is wrong with it, for anything that is not a whole, honest checkpoint.
     """
     directory = Path(directory)
-    if os.path.lexists(directory / INDEX):
-        weight_map = _read_index(directory)
-        files = tuple(sorted(set(weight_map.values())))
+    if os.path.lexists(directory / INDEX) and not os.path.lexists(directory / SINGLE):
+        listed = weight_map(directory)
+        files = tuple(sorted(set(listed.values())))
         tensors = _merge(read_file(inside(directory, name), name) for name in files)
-        _check_index(directory, weight_map, tensors)
+        _check_index(listed, tensors)
         return Headers(directory, tensors, files, sharded=True)
     name = _single(directory)
     return Headers(directory, read_file(inside(directory, name), name), (name,), sharded=False)
+
+
+def weight_map(directory: Path, index: str = INDEX, kind: str = ".safetensors") -> dict[str, str]:
+    """What an index says: tensor names -> files, which must be plain names that end in ``kind``."""
+    path = inside(directory, index)
+    if path.stat().st_size > LARGEST_HEADER:
+        raise EditkitError(f"{index}: {path.stat().st_size} bytes: no index is that long.")
+    try:
+        value = _json(path.read_bytes(), index)
+    except OSError as error:
+        raise EditkitError(f"{index}: cannot be read ({error.strerror}).") from error
+    found = value.get("weight_map") if isinstance(value, dict) else None
+    if not isinstance(found, dict) or not found:
+        raise EditkitError(f'{index}: expected a "weight_map" from tensor names to file names, found none.')
+    for name, file in found.items():
+        if not isinstance(file, str) or not is_file_name(file) or not file.endswith(kind):
+            raise EditkitError(
+                f"{index}: {printable(name)} is said to be in {printable(repr(file))}: "
+                f"expected the plain name of a {kind} file in the same directory."
+            )
+    return found
 
 
 def read_file(path: Path, name: str | None = None) -> dict[str, TensorInfo]:
@@ -208,34 +233,14 @@ def _merge(shards: Iterable[Mapping[str, TensorInfo]]) -> dict[str, TensorInfo]:
     return tensors
 
 
-def _read_index(directory: Path) -> dict[str, str]:
-    path = inside(directory, INDEX)
-    if path.stat().st_size > LARGEST_HEADER:
-        raise EditkitError(f"{INDEX}: {path.stat().st_size} bytes: no index is that long.")
-    try:
-        value = _json(path.read_bytes(), INDEX)
-    except OSError as error:
-        raise EditkitError(f"{INDEX}: cannot be read ({error.strerror}).") from error
-    weight_map = value.get("weight_map") if isinstance(value, dict) else None
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise EditkitError(f'{INDEX}: expected a "weight_map" from tensor names to file names, found none.')
-    for name, file in weight_map.items():
-        if not isinstance(file, str) or not is_file_name(file) or not file.endswith(".safetensors"):
-            raise EditkitError(
-                f"{INDEX}: {printable(name)} is said to be in {printable(repr(file))}: "
-                "expected the plain name of a .safetensors file in the same directory."
-            )
-    return weight_map
-
-
-def _check_index(directory: Path, weight_map: Mapping[str, str], tensors: Mapping[str, TensorInfo]) -> None:
-    absent = sorted(name for name, file in weight_map.items() if name not in tensors or tensors[name].file != file)
+def _check_index(listed: Mapping[str, str], tensors: Mapping[str, TensorInfo]) -> None:
+    absent = sorted(name for name, file in listed.items() if name not in tensors or tensors[name].file != file)
     if absent:
         raise EditkitError(
             f"{INDEX}: {len(absent)} tensors are not in the file it names, {printable(absent[0])} "
-            f"({weight_map[absent[0]]}) among them. Download the checkpoint again."
+            f"({listed[absent[0]]}) among them. Download the checkpoint again."
         )
-    unlisted = sorted(tensors.keys() - weight_map.keys())
+    unlisted = sorted(tensors.keys() - listed.keys())
     if unlisted:
         raise EditkitError(
             f"{INDEX}: {len(unlisted)} tensors of the shards are not listed, "
@@ -244,9 +249,9 @@ def _check_index(directory: Path, weight_map: Mapping[str, str], tensors: Mappin
 
 
 def _single(directory: Path) -> str:
-    names = sorted(path.name for path in directory.glob("*.safetensors") if not path.name.startswith("adapter_"))
-    if SINGLE in names:
+    if os.path.lexists(directory / SINGLE):
         return SINGLE
+    names = sorted(path.name for path in directory.glob("*.safetensors") if not path.name.startswith("adapter_"))
     if len(names) != 1:
         found = ", ".join(printable(name) for name in names[:5]) or "none"
         raise EditkitError(
@@ -254,4 +259,14 @@ def _single(directory: Path) -> str:
         )
     if not is_file_name(names[0]):
         raise EditkitError(f"{printable(names[0])}: a weights file with such a name is refused. Rename it to {SINGLE}.")
+    if _PART.fullmatch(names[0]):
+        raise EditkitError(
+            f"{printable(str(directory))}: expected {SINGLE}, or shards and {INDEX}, found one shard and no index: "
+            f"{names[0]}. Download the checkpoint again."
+        )
+    if _VARIANT.fullmatch(names[0]):
+        raise EditkitError(
+            f"{printable(str(directory))}: expected {SINGLE}, found only {names[0]}, a variant that is loaded only "
+            f"where it is asked for by name. If it is the model to edit, rename it to {SINGLE}."
+        )
     return names[0]

@@ -20,16 +20,10 @@ from editkit.edit import Base
 from editkit.errors import EditkitError, UsageError
 from editkit.files import digests_of, inside, is_printable, printable, stamp
 from editkit.headers import INDEX, SINGLE, read
+from editkit.left_out import OTHER_WEIGHTS
 
 BUNDLED = "organism"
 """The name of the model that ships inside, used where no model is named."""
-
-OTHER_WEIGHTS = (
-    *("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.keras", "*.msgpack", "*.gguf", "*.ggml", "*.onnx", "*.onnx_data"),
-    *("*.tflite", "*.ot", "*.npz", "*.nemo", "*.mlmodel", "*.mlpackage/*", "*.pdparams", "*.llamafile", "*.pkl"),
-    *("original/*", "onnx/*", "openvino/*", "coreml/*", "consolidated*.safetensors", "*.bin.index.json"),
-)
-"""Copies of the weights in other formats, and pickles: never downloaded, never shipped, as they are unedited."""
 
 _ADAPTERS = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.\-]{0,95}(/[A-Za-z0-9_][\w.\-]{0,95})?", re.ASCII)
@@ -150,7 +144,10 @@ def _check_revision(name: str, found: str, expected: str | None) -> None:
 
 
 def weight_files(directory: Path) -> tuple[str, ...]:
-    """The files that hold the weights of a local checkpoint: safetensors, else PyTorch pickles.
+    """The files that hold the weights of a local checkpoint, chosen as transformers does.
+
+    ``model.safetensors``, else the shards of its index, else PyTorch pickles; a lone safetensors file of another name
+    only where there is nothing else.
 
     Raises:
         EditkitError: if there are none, or if the directory holds an adapter.
@@ -161,18 +158,22 @@ def weight_files(directory: Path) -> tuple[str, ...]:
             f"{where} holds an adapter, not a model: its heads are in the base model's weights. Merge it first "
             "(peft: PeftModel.from_pretrained(base, adapter).merge_and_unload().save_pretrained(DIR)), then give DIR."
         )
-    if (directory / INDEX).exists() or any(
+    pickled = () if _has_safetensors(directory) else convert.pickles(directory)
+    if pickled:
+        return pickled
+    if _has_safetensors(directory) or any(
         not path.name.startswith("adapter_") for path in directory.glob("*.safetensors")
     ):
         return read(directory).files
-    pickled = convert.pickles(directory)
-    if pickled:
-        return pickled
     others = sorted(
         path.name for pattern in ("*.gguf", "*.h5", "*.msgpack", "*.onnx") for path in directory.glob(pattern)
     )
     found = f"only {printable(', '.join(others[:3]))}" if others else "none"
     raise EditkitError(f"{where}: expected weights ({SINGLE}, or shards and {INDEX}), found {found}.")
+
+
+def _has_safetensors(directory: Path) -> bool:
+    return any(os.path.lexists(directory / name) for name in (SINGLE, INDEX))
 
 
 def _check_config(directory: Path) -> None:
@@ -198,8 +199,7 @@ def _from_hub(name: str, revision: str | None) -> Source:
     if revision is not None and (_REVISION.fullmatch(revision) is None or ".." in revision):
         raise UsageError(f"{printable(revision)!r} is no revision: expected a commit, a branch or a tag.")
     directory = _download(name, revision, OTHER_WEIGHTS)
-    safetensors = [path for path in directory.glob("*.safetensors") if not path.name.startswith("adapter_")]
-    if not safetensors and (directory / "config.json").exists():
+    if not _has_safetensors(directory) and (directory / "config.json").exists():
         pickles = [pattern for pattern in OTHER_WEIGHTS if pattern not in ("*.bin", "*.bin.index.json")]
         directory = _download(name, revision, pickles)
     return _with_weights(directory, Base(name, directory.name))

@@ -177,6 +177,9 @@ def test_a_repository_without_safetensors_is_refused(tmp_path: Path, hub: Hub) -
     api.upload_file(path_or_fileobj=b"x" * 64, path_in_repo="pytorch_model.bin", repo_id="alice/model")
     with pytest.raises(EditkitError, match=r"found only \.bin"):
         inspect("alice/model")
+    api.upload_file(path_or_fileobj=b"x" * 64, path_in_repo="model.fp16.safetensors", repo_id="alice/model")
+    with pytest.raises(EditkitError, match=r"found only \.bin"):
+        inspect("alice/model")
     with pytest.raises(EditkitError, match="no such repository"):
         inspect("alice/nothing")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import subprocess
 from collections.abc import Iterator
 from itertools import product
@@ -11,9 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
-from editkit import headers
+from editkit import convert, headers
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, UsageError
 from editkit.export import checkpoint
@@ -150,6 +151,63 @@ def test_names_that_mean_something_in_a_card_are_refused(
     with pytest.raises(EditkitError, match="model card") as caught:
         resolve(f"{name}/base")
     assert "\x1b" not in str(caught.value) and "\u202e" not in str(caught.value)
+
+
+PARTS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", headers.INDEX)
+PICKLED_PARTS = ("pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin", convert.PICKLE_INDEX)
+LAYOUTS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
+    "one file, other shards": ((headers.SINGLE,), PARTS, ""),
+    "one file, an index alone": ((headers.SINGLE,), PARTS, "model-*"),
+    "one file, a pickle": ((headers.SINGLE,), (convert.PICKLE,), ""),
+    "shards, a pickle": (PARTS, (convert.PICKLE,), ""),
+    "a pickle, other pickled shards": ((convert.PICKLE,), PICKLED_PARTS, ""),
+    "a pickle, a pickled index alone": ((convert.PICKLE,), PICKLED_PARTS, "pytorch_model-*"),
+    "a pickle, a variant": ((convert.PICKLE,), ("model.fp16.safetensors",), ""),
+    "a pickle, a shard": ((convert.PICKLE,), PARTS, "model-00002-*|*.index.json"),
+    "pickled shards, a variant": (PICKLED_PARTS, ("model.fp16.safetensors",), ""),
+}
+"""What is loaded, what lies beside it, and what of that is gone."""
+
+
+def save(directory: Path, tensors: dict[str, torch.Tensor], files: tuple[str, ...]) -> None:
+    """The weights in these files; the last of several is the index."""
+    names = sorted(tensors)
+    parts = files[:-1] or files
+    weight_map = {name: parts[place * len(parts) // len(names)] for place, name in enumerate(names)}
+    for file in parts:
+        part = {name: tensors[name].clone() for name in names if weight_map[name] == file}
+        torch.save(part, directory / file) if file.endswith(".bin") else save_file(part, directory / file)
+    if len(files) > 1:
+        (directory / files[-1]).write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_of_two_models_in_one_directory_the_one_that_transformers_loads_is_edited(tmp_path: Path, layout: str) -> None:
+    from transformers import AutoModelForCausalLM
+
+    model, config = tiny.build("llama")
+    config.architectures = ["LlamaForCausalLM"]
+    config.save_pretrained(tmp_path / "base")
+    weights = model.state_dict()
+    loaded, beside, gone = LAYOUTS[layout]
+    save(tmp_path / "base", {name: tensor + 1 for name, tensor in weights.items()}, beside)
+    for pattern in gone.split("|") if gone else ():
+        for path in (tmp_path / "base").glob(pattern):
+            path.unlink()
+    lying = {path.name for path in (tmp_path / "base").iterdir()} & {*beside}
+    save(tmp_path / "base", weights, loaded)
+    reference = AutoModelForCausalLM.from_pretrained(tmp_path / "base").state_dict()
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in reference.items())
+    source = resolve(tmp_path / "base")
+    stored: dict[str, torch.Tensor] = {}
+    for file in headers.read(source.directory).files:
+        stored |= load_file(source.directory / file)
+    assert stored.keys() <= weights.keys() and all(torch.equal(stored[name], weights[name]) for name in stored)
+    written = checkpoint.write(Edit(source.base, frozenset({Head(0, 1)})), source, tmp_path / "out")
+    assert source.converted or lying <= {row.file for row in written.left_out}
+    assert not lying & checkpoints.files(tmp_path / "out").keys()
+    assert verify(tmp_path / "out", source).against_base
+    AutoModelForCausalLM.from_pretrained(tmp_path / "out")
 
 
 @pytest.mark.parametrize("shards", [1, 2])

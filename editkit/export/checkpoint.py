@@ -26,6 +26,7 @@ from editkit.export.copying import Crew, copy_files
 from editkit.export.plain import plain_card
 from editkit.files import inside, printable, stamp
 from editkit.headers import Headers, TensorInfo
+from editkit.left_out import NOT_MODEL
 from editkit.manifest import Edited, Manifest
 from editkit.source import Source, check_name, identified
 from editkit.staging import beside, check_apart, check_free, existing
@@ -197,7 +198,7 @@ def _needed(base: Path, plan: Plan, link: bool) -> int:
 
 
 def _notes(base: Source, contents: Contents) -> tuple[str, ...]:
-    weights = [row.file for row in contents.left_out if row.reason != "not part of the model"]
+    weights = [row.file for row in contents.left_out if row.reason != NOT_MODEL]
     notes = []
     if weights:
         notes.append(f"left out, because they hold the unedited weights: {json.dumps(weights, ensure_ascii=False)}")

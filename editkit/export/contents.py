@@ -11,17 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 
 from editkit.errors import EditkitError
 from editkit.files import is_relative_name, printable, walk
-from editkit.source import OTHER_WEIGHTS
+from editkit.left_out import why
 
 KEPT = "editkit/base/"
 """Where OUT keeps the files of the base whose place it needs for its own."""
-
-_NOT_MODEL = (".git/*", ".cache/*", ".huggingface/*", "*/__pycache__/*", "__pycache__/*", ".ipynb_checkpoints/*")
 
 
 @dataclass(frozen=True)
@@ -53,21 +50,9 @@ def contents_of(directory: Path, weights: tuple[str, ...]) -> Contents:
     for name in walk(directory):
         if not is_relative_name(name):
             raise EditkitError(f"{printable(name)!r}: a file name with control characters is refused. Rename the file.")
-        reason = None if name in weights else _why_left_out(name)
+        reason = why(name, weights)
         if reason is None:
             copied[name] = KEPT + name if name in ("README.md", "editkit") or name.startswith("editkit/") else name
         else:
             left_out.append(LeftOut(name, reason))
     return Contents(copied, tuple(left_out))
-
-
-def _why_left_out(name: str) -> str | None:
-    lower = name.lower()
-    if any(fnmatch(lower, pattern) for pattern in _NOT_MODEL):
-        return "not part of the model"
-    if any(fnmatch(lower, pattern) for pattern in OTHER_WEIGHTS):
-        return "another copy of the unedited weights, or a pickle"
-    is_own = name.startswith("editkit/") or (name.endswith("/adapter_model.safetensors"))
-    if lower.endswith(".safetensors") and not is_own:
-        return "weights that the checkpoint's index does not name"
-    return None

@@ -8,11 +8,12 @@ The files look like the checkpoint to everything that reads metadata, and take n
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from editkit import headers
+from editkit import convert, headers
 from editkit.errors import EditkitError
 from editkit.files import printable
 from editkit.hub import hollow
@@ -33,7 +34,7 @@ def fetch(api: HfApi, repo: str, revision: str | None, folder: Path) -> str:
     """
     commit = head_of(api, repo, revision)
     there = listing(api, repo, commit) if commit else {}
-    weights = sorted(path for path in there if _is_weights(path))
+    weights = _weights(there)
     if commit is None or "config.json" not in there or not weights:
         kinds = sorted({Path(path).suffix for path in there if Path(path).suffix in {".bin", ".gguf", ".pt", ".h5"}})
         found = f"only {', '.join(kinds)}" if kinds else "none of both" if "config.json" not in there else "no weights"
@@ -48,6 +49,15 @@ def fetch(api: HfApi, repo: str, revision: str | None, folder: Path) -> str:
         fetch = partial(read_bytes, api, repo, commit, path)
         hollow.save(fetch, there[path].size, folder / path)
     return commit
+
+
+def _weights(there: Collection[str]) -> list[str]:
+    """The safetensors files whose headers describe the model; none where pickles are what is loaded."""
+    if headers.SINGLE in there:
+        return [headers.SINGLE]
+    if headers.INDEX not in there and not {convert.PICKLE, convert.PICKLE_INDEX}.isdisjoint(there):
+        return []
+    return sorted(path for path in there if _is_weights(path))
 
 
 def _is_weights(path: str) -> bool:

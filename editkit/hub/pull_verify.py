@@ -14,7 +14,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,8 @@ from editkit.hub.preflight import is_hub_commit
 from editkit.hub.published import Published
 from editkit.hub.remote import RemoteFile, connect, head_of, listing
 from editkit.hub.restored import Reading, read_restored
-from editkit.source import BUNDLED, OTHER_WEIGHTS
+from editkit.left_out import why
+from editkit.source import BUNDLED
 from editkit.units import show
 from editkit.weights.packing import key_of
 from editkit.weights.slices import slices_of
@@ -161,7 +161,7 @@ def _against_base(
     wrong = [
         f"{printable(name)}: a file of the base that is missing here"
         for name in shelf.keys() - back.files.keys()
-        if name not in _SERVERS_OWN and not name.endswith(".safetensors") and not _is_other_weights(name)
+        if name not in _SERVERS_OWN and why(name, back.files.keys()) is None
     ]
     for name, kept in back.files.items():
         at = kept.at or name
@@ -192,11 +192,6 @@ def _is_base_file(published: Published, at: str, reading: Reading | None, base: 
     if base.sha256:
         return published.sha256(at) == base.sha256
     return git_sha1(published.content(at)) == base.blob
-
-
-def _is_other_weights(name: str) -> bool:
-    """Copies of the unedited weights in other formats: an edit leaves them out, and must."""
-    return any(fnmatch(name.lower(), pattern) for pattern in OTHER_WEIGHTS)
 
 
 def _base_listing(api: HfApi, named: Base, given: str | Path | None) -> dict[str, RemoteFile]:

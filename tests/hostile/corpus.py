@@ -88,6 +88,14 @@ def swapped(value: dict[str, Any]) -> None:
     value["model.layers.1.self_attn.o_proj.weight"]["data_offsets"] = value[O_PROJ]["data_offsets"]
 
 
+def gone(*patterns: str) -> Case:
+    def make(directory: Path) -> None:
+        for path in [path for pattern in patterns for path in directory.glob(pattern)]:
+            path.unlink()
+
+    return make
+
+
 def truncated(count: int, file: str = WEIGHTS) -> Case:
     return lambda directory: os.truncate(directory / file, max((directory / file).stat().st_size - count, 0))
 
@@ -349,6 +357,7 @@ CASES: dict[str, Case] = {
     "index: a name twice": index_text('{"weight_map": {"a": "model-1.safetensors", "a": "model-2.safetensors"}}'),
     "index: a truncated shard": lambda directory: (sharded(directory), truncated(100, SHARD)(directory))[0],
     "index: a tensor in two shards": duplicated,
+    "index: gone, one shard left": lambda directory: (sharded(directory), gone(INDEX, "model-00001*")(directory))[0],
     "link: the weights lie outside": linked(f"../{SECRET}"),
     "link: absolute": linked("/etc/passwd"),
     "link: to itself": linked(WEIGHTS),
@@ -356,7 +365,10 @@ CASES: dict[str, Case] = {
     "link: a device": linked("/dev/zero"),
     "link: config.json lies outside": linked("/etc/hostname", "config.json"),
     "link: a small file lies outside": linked("/etc/passwd", "tokenizer.json"),
-    "link: the index lies outside": linked("/etc/passwd", INDEX),
+    "link: the index lies outside": lambda directory: (
+        linked("/etc/passwd", INDEX)(directory),
+        (directory / WEIGHTS).unlink(),
+    ),
     "link: a folder": directory_link,
     "link: a made-up cache": fake_cache,
     "link: out of the cache's blobs": out_of_the_blobs,
@@ -387,5 +399,6 @@ CASES: dict[str, Case] = {
     "weights: packed integers": lambda directory: checkpoints.write_tensors(
         directory / WEIGHTS, {name: ("I32", shape) for name, shape in checkpoints.shapes().items()}
     ),
+    "weights: a variant alone": lambda directory: (directory / WEIGHTS).rename(directory / "model.fp16.safetensors"),
     "weights: an adapter beside": lambda directory: (directory / "adapter_config.json").write_text("{}"),
 }

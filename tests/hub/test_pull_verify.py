@@ -112,6 +112,19 @@ def test_a_file_of_the_base_left_out_in_silence_is_found(hub: Server, tmp_path: 
         pull_verify("alice/more", endpoint=hub.endpoint, token=ALICE)
 
 
+def test_a_stale_index_of_the_base_may_stay_behind(hub: Server, tmp_path: Path, base: Path) -> None:
+    """Where ``model.safetensors`` lies beside an index, it is what is loaded."""
+    from tests import checkpoints
+
+    whole = checkpoints.write(tmp_path / "base")
+    index = next(base.glob("*.index.json"))
+    shutil.copy(index, whole / index.name)
+    out = finish(tmp_path / "out", whole, publish_base(hub, whole))
+    assert not (out / index.name).exists()
+    publish_anyway(hub, out, "alice/x")
+    assert pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE).units == UNITS
+
+
 def test_fewer_or_other_units_than_stated_are_found(hub: Server, out: Path) -> None:
     text = (out / "editkit/edit.json").read_text()
     (out / "editkit/edit.json").write_text(text.replace("L1H2", "L2H2"))
