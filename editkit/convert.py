@@ -3,7 +3,8 @@
     pytorch_model-00001-of-00002.bin -> model-00001-of-00002.safetensors, same names, same bytes
 
 A pickle can run code when it is opened, so it is read with torch's weights-only loader, which refuses everything that
-is not a tensor. The result is kept in the user's cache, one folder for each base and revision.
+is not a tensor. The result is kept in the user's cache: one folder for the weights of each base and revision, and one
+with hard links to them for each state of the files around them.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ import os
 import pickle
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from editkit.edit import Base
 from editkit.errors import EditkitError, first_line
-from editkit.files import inside, printable
+from editkit.files import digests_of, inside, printable
 from editkit.headers import INDEX, SINGLE, Headers, TensorInfo, weight_map
+from editkit.staging import beside, check_free, save
 from editkit.work import cache
 
 if TYPE_CHECKING:
@@ -42,28 +45,27 @@ _DTYPES = {
 """torch's names of dtypes -> those of safetensors."""
 
 
-def converted(directory: Path, base: Base) -> Path:
+def converted(directory: Path, base: Base, others: Sequence[str]) -> Path:
     """The same checkpoint with safetensors weights, in the cache; converted now if it is not there yet.
 
+    The weights are converted once. If a file around them changes, the new file is laid beside the same weights.
+
+    Args:
+        others: the files that go along as they are.
+
     Raises:
-        EditkitError: if a pickle holds anything but tensors, or the shards and the index disagree.
+        EditkitError: if a pickle holds anything but tensors, the shards and the index disagree, or the disk is full.
     """
-    key = hashlib.sha256(f"{base.model}\0{base.revision}".encode()).hexdigest()[:24]
-    target = cache() / "converted" / key
-    if target.is_dir():
-        return target
-    beside = target.with_name(f".{key}.partial-{os.getpid()}")
-    try:
-        beside.mkdir(parents=True)
-        _convert(directory, beside)
-        beside.rename(target)
-    except OSError as error:
-        if target.is_dir():  # another process finished first
-            return target
-        raise EditkitError(f"{printable(str(directory))}: converting its weights failed ({error}).") from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-    return target
+    root = cache() / "converted"
+    config = [name for name in ("config.json", PICKLE_INDEX) if (directory / name).exists()]
+    key = _key(base.model, str(base.revision), *pickles(directory), *_contents(directory, config))
+    weights, whole = root / key, root / _key(key, *_contents(directory, others))
+    if not weights.is_dir():
+        needed = sum(tensor.end - tensor.start for tensor in described(directory).tensors.values())
+        _make(weights, partial(_convert, directory), needed)
+    if not whole.is_dir():
+        _make(whole, partial(_join, directory, weights, others))
+    return whole
 
 
 def described(directory: Path) -> Headers:
@@ -101,30 +103,61 @@ def pickles(directory: Path) -> tuple[str, ...]:
     return tuple(sorted(part[0] for part in parts))
 
 
-def _convert(directory: Path, target: Path) -> None:
-    from safetensors.torch import save_file
+def _key(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
+
+def _contents(directory: Path, names: Sequence[str]) -> list[str]:
+    """Names and what they hold: what a conversion depends on, beside the weights."""
+    digests = digests_of([inside(directory, name) for name in names])
+    return [part for row in zip(names, digests, strict=True) for part in row]
+
+
+def _make(target: Path, fill: Callable[[Path], None], needed: int = 0) -> None:
+    try:
+        check_free(target, needed=needed)
+        with beside(target) as folder:
+            fill(folder)
+    except EditkitError as error:
+        if not target.is_dir():  # else another process finished first
+            raise EditkitError(
+                f"Pickled weights are converted in editkit's cache (EDITKIT_CACHE moves it), which failed: {error}"
+            ) from error
+
+
+def _convert(directory: Path, target: Path) -> None:
     owner: dict[str, str] = {}
     for file, tensors in _shards(directory):
         owner |= dict.fromkeys(tensors, file)
-        save_file(tensors, target / file, metadata={"format": "pt"})
+        save(tensors, target / file)
     if len(pickles(directory)) > 1:
         (target / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": owner}, indent=2) + "\n")
-    for path in directory.rglob("*"):
-        name = path.relative_to(directory).as_posix()
-        if path.is_file() and not name.startswith(".") and not path.name.endswith((".bin", ".bin.index.json")):
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(inside(directory, name), target / name)
+
+
+def _join(directory: Path, weights: Path, others: Sequence[str], target: Path) -> None:
+    for path in weights.iterdir():
+        try:
+            os.link(path, target / path.name)
+        except OSError:  # a file system without links
+            shutil.copyfile(path, target / path.name)
+    for name in others:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(inside(directory, name), target / name)
 
 
 def _shards(directory: Path) -> Iterator[tuple[str, dict[str, torch.Tensor]]]:
     """Each pickle's tensors, under the name that its safetensors file gets."""
     names = pickles(directory)
     is_tied = _ties_embeddings(directory)
+    has_index = names != (PICKLE,) and os.path.lexists(directory / PICKLE_INDEX)
+    listed = weight_map(directory, PICKLE_INDEX, ".bin") if has_index else None
     owner: dict[str, str] = {}
-    for name in names:
-        file = SINGLE if len(names) == 1 else name.replace("pytorch_model", "model").replace(".bin", ".safetensors")
-        tensors = _without_aliases(_load(inside(directory, name)), is_tied)
+    for place, name in enumerate(names, 1):
+        file = SINGLE if len(names) == 1 else f"model-{place:05}-of-{len(names):05}.safetensors"
+        stored = _load(inside(directory, name))
+        if listed is not None:
+            _check_listed(name, stored.keys() ^ {tensor for tensor, file in listed.items() if file == name}, is_tied)
+        tensors = _without_aliases(stored, is_tied)
         twice = sorted(tensors.keys() & owner.keys())
         if twice:
             raise EditkitError(f"{printable(twice[0])} is in two shards, {owner[twice[0]]} and {file}.")
@@ -132,11 +165,23 @@ def _shards(directory: Path) -> Iterator[tuple[str, dict[str, torch.Tensor]]]:
         yield file, tensors
 
 
+def _check_listed(file: str, differing: Iterable[str], is_tied: bool) -> None:
+    """Refuse tensors that are in the index and not in the pickle, or the reverse; a tied output head may be either."""
+    wrong = sorted(name for name in differing if not (is_tied and name.endswith(_TIED)))
+    if wrong:
+        raise EditkitError(
+            f"{PICKLE_INDEX}: {len(wrong)} tensors are listed in {printable(file)} and not there, or there and not "
+            f"listed, {printable(wrong[0])} among them. Download the checkpoint again."
+        )
+
+
 def _load(path: Path) -> dict[str, torch.Tensor]:
     import torch
 
     try:
         value: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
+    except OSError as error:
+        raise EditkitError(f"{printable(path.name)}: cannot be read ({error.strerror}).") from error
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, AttributeError, TypeError) as error:
         reason = printable(first_line(error))
         raise EditkitError(

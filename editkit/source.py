@@ -18,9 +18,9 @@ from pathlib import Path
 from editkit import convert
 from editkit.edit import Base
 from editkit.errors import EditkitError, UsageError
-from editkit.files import digests_of, inside, is_printable, printable, stamp
+from editkit.files import digests_of, inside, is_printable, printable, stamp, walk
 from editkit.headers import INDEX, SINGLE, read
-from editkit.left_out import OTHER_WEIGHTS
+from editkit.left_out import OTHER_WEIGHTS, why
 
 BUNDLED = "organism"
 """The name of the model that ships inside, used where no model is named."""
@@ -42,6 +42,7 @@ class Source:
         digests: sha256 of each weights file, where identifying the source took them anyway.
         stamps: size and time of those files when they were hashed: the digests hold as long as these do.
         converted: the pickled files the weights came from, where the checkpoint had no safetensors.
+        original: where those lie; ``directory`` is then their conversion in the cache.
     """
 
     directory: Path
@@ -50,6 +51,12 @@ class Source:
     digests: Mapping[str, str] = field(default_factory=dict)
     converted: tuple[str, ...] = ()
     stamps: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    original: Path | None = None
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """Every directory that it is read from: nothing is written there."""
+        return (self.directory,) if self.original is None else (self.directory, self.original)
 
 
 def resolve(model: str | Path | None, revision: str | None = None, *, identify: bool = True) -> Source:
@@ -192,7 +199,8 @@ def _with_weights(directory: Path, base: Base) -> Source:
     files = weight_files(directory)
     if not files[0].endswith(".bin"):
         return Source(directory, base)
-    return Source(convert.converted(directory, base), base, converted=files)
+    others = [name for name in walk(directory) if why(name, ()) is None]
+    return Source(convert.converted(directory, base, others), base, converted=files, original=directory)
 
 
 def _from_hub(name: str, revision: str | None) -> Source:

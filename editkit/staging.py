@@ -15,12 +15,16 @@ import re
 import shutil
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from editkit.errors import EditkitError
 from editkit.files import is_printable, printable
+
+if TYPE_CHECKING:
+    import torch
 
 _MARGIN = 16 << 20
 """Bytes kept free beyond what will be written: the card, the report, the file system's own blocks."""
@@ -53,13 +57,14 @@ def check_free(out: Path, *, needed: int = 0) -> None:
         )
 
 
-def check_apart(out: Path, read: Path, what: str) -> None:
-    """Refuse an ``out`` inside the directory that is read: that one is to stay as it is.
+def check_apart(out: Path, read: Iterable[Path], what: str) -> None:
+    """Refuse an ``out`` inside a directory that is read: that one is to stay as it is.
 
     Raises:
         EditkitError: naming ``what`` it is.
     """
-    if out.absolute().resolve().is_relative_to(read.resolve()):
+    inner = out.absolute().resolve()
+    if any(inner.is_relative_to(place.resolve()) for place in read):
         raise EditkitError(f"{printable(str(out))} is inside {what}. Choose a directory outside it.")
 
 
@@ -99,6 +104,24 @@ def _unread(error: OSError, out: Path, partial: Path) -> str | None:
     place = Path(error.filename).resolve()
     is_written = place.is_relative_to(partial.resolve()) or out.resolve().is_relative_to(place)
     return None if is_written else error.filename
+
+
+def save(tensors: Mapping[str, torch.Tensor], path: Path) -> None:
+    """Write a safetensors file.
+
+    Raises:
+        OSError: for what the disk refuses; the library says it in an error of its own.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    try:
+        save_file(dict(tensors), path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        number = re.search(r"os error ([0-9]+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
 
 
 def _reason(error: OSError) -> str:

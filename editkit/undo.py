@@ -138,12 +138,13 @@ def undo(out: Path, directory: Path) -> Path:
     """
     out, directory = Path(out), Path(directory)
     record = read(out)
-    check_apart(directory, out, "the output that is to be undone")
+    check_apart(directory, [out], "the output that is to be undone")
     check_free(directory, needed=sum(kept.size for kept in record.files.values()))
     origin = out
     if not any(kept.at for kept in record.files.values()):  # an adapter or a delta: the base itself is unchanged
-        origin = source.resolve(record.base.model, record.base.revision).directory
-        check_apart(directory, origin, "the base checkpoint")
+        base = source.resolve(record.base.model, record.base.revision)
+        check_apart(directory, base.places, "the base checkpoint")
+        origin = base.directory
     with beside(directory) as target:
         wrong = []
         for name, kept in sorted(record.files.items()):

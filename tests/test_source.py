@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import resource
 import subprocess
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -204,8 +206,7 @@ def test_of_two_models_in_one_directory_the_one_that_transformers_loads_is_edite
         stored |= load_file(source.directory / file)
     assert stored.keys() <= weights.keys() and all(torch.equal(stored[name], weights[name]) for name in stored)
     written = checkpoint.write(Edit(source.base, frozenset({Head(0, 1)})), source, tmp_path / "out")
-    assert source.converted or lying <= {row.file for row in written.left_out}
-    assert not lying & checkpoints.files(tmp_path / "out").keys()
+    assert lying <= {row.file for row in written.left_out} and not lying & checkpoints.files(tmp_path / "out").keys()
     assert verify(tmp_path / "out", source).against_base
     AutoModelForCausalLM.from_pretrained(tmp_path / "out")
 
@@ -252,3 +253,72 @@ def test_tensors_that_share_memory_are_written_apart(tmp_path: Path) -> None:
     stored = load_file(resolve(base).directory / "model.safetensors")
     assert stored.keys() == tensors.keys()
     assert all(torch.equal(stored[name], tensor) for name, tensor in tensors.items())
+
+
+def pickled(directory: Path, files: tuple[str, ...] = (convert.PICKLE,)) -> Path:
+    """The checkpoint of ``checkpoints.write`` with its weights pickled."""
+    checkpoints.write(directory)
+    save(directory, load_file(directory / headers.SINGLE), files)
+    (directory / headers.SINGLE).unlink()
+    return directory
+
+
+def change_index(change: Any) -> Any:
+    def make(base: Path) -> None:
+        value = json.loads((base / convert.PICKLE_INDEX).read_text())
+        change(value["weight_map"])
+        (base / convert.PICKLE_INDEX).write_text(json.dumps(value))
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda base: (base / PICKLED_PARTS[1]).unlink(), "missing from"),
+        (lambda base: [(base / name).unlink() for name in PICKLED_PARTS[1:]], "expected pickled parts 1 to 2, found 1"),
+        (change_index(lambda names: names.pop("model.norm.weight")), "1 tensors .*model.norm.weight"),
+        (change_index(lambda names: names.update(more=PICKLED_PARTS[0])), "1 tensors .*more"),
+    ],
+)
+def test_pickled_parts_that_are_no_whole_model_are_refused(tmp_path: Path, spoil: Any, message: str) -> None:
+    base = pickled(tmp_path / "base", PICKLED_PARTS)
+    assert len(headers.read(resolve(base).directory).tensors) == len(checkpoints.shapes())
+    spoil(base)
+    with pytest.raises(EditkitError, match=message):
+        resolve(base)
+
+
+def test_files_around_pickled_weights_are_those_of_today(tmp_path: Path) -> None:
+    base = pickled(tmp_path / "base")
+    first = resolve(base)
+    (base / "tokenizer.json").write_text('{"version": "2.0"}')
+    (base / "chat_template.jinja").write_text("{{ x }}")
+    (base / ".hidden").write_text("x")
+    source = resolve(base)
+    written = checkpoint.write(Edit(source.base, frozenset({Head(0, 1)})), source, tmp_path / "out")
+    for name in ("tokenizer.json", "chat_template.jinja", ".hidden"):
+        assert (tmp_path / "out" / name).read_bytes() == (base / name).read_bytes()
+    assert [row.file for row in written.left_out] == [convert.PICKLE]
+    assert verify(tmp_path / "out", base).against_base
+    assert (first.directory / headers.SINGLE).samefile(source.directory / headers.SINGLE), "converted once"
+    with pytest.raises(EditkitError, match="inside the base checkpoint"):
+        checkpoint.write(Edit(source.base, frozenset({Head(0, 1)})), source, base / "inner")
+
+
+def test_a_full_disk_is_said_before_and_while_pickles_are_converted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = pickled(tmp_path / "base")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+    try:
+        with pytest.raises(EditkitError, match="EDITKIT_CACHE.*the disk is full or a size limit was met"):
+            resolve(base)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=20_000_000))
+    resolve(base)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=16 << 20))
+    (base / "config.json").write_text((base / "config.json").read_text() + " ")
+    with pytest.raises(EditkitError, match="EDITKIT_CACHE.*of disk"):
+        resolve(base)

@@ -89,7 +89,7 @@ def stage(
     """
     out = Path(out)
     plan = plan_of(edit, base)
-    check_apart(out, base.directory, "the base checkpoint")
+    check_apart(out, base.places, "the base checkpoint")
     link = link and _share_a_disk(base.directory, out)
     check_free(out, needed=_needed(base.directory, plan, link))
     with beside(out) as directory:
@@ -147,7 +147,7 @@ def plan_of(edit: Edit, base: Source) -> Plan:
     if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,64}", sites.model_type):
         raise EditkitError(f"config.json: {printable(repr(sites.model_type))} is no model type: letters, digits, _ . -")
     slices = slices_of(edit, sites, found)
-    return Plan(edit, found, contents_of(base.directory, found.files), slices, by_file(slices))
+    return Plan(edit, found, contents_of(base, found.files), slices, by_file(slices))
 
 
 def _may_be_the_same(one: Base, other: Base) -> bool:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from editkit.errors import EditkitError
 from editkit.files import is_relative_name, printable, walk
 from editkit.left_out import why
+from editkit.source import Source
 
 KEPT = "editkit/base/"
 """Where OUT keeps the files of the base whose place it needs for its own."""
@@ -37,7 +37,7 @@ class Contents:
     left_out: tuple[LeftOut, ...]
 
 
-def contents_of(directory: Path, weights: tuple[str, ...]) -> Contents:
+def contents_of(base: Source, weights: tuple[str, ...]) -> Contents:
     """Sort the files of a base checkpoint.
 
     Args:
@@ -47,12 +47,14 @@ def contents_of(directory: Path, weights: tuple[str, ...]) -> Contents:
         EditkitError: for a file name with control characters, or a linked folder.
     """
     copied, left_out = {}, []
-    for name in walk(directory):
+    names = set(walk(base.directory))
+    absent = set(walk(base.original)) - names if base.original else set()  # what its conversion did without
+    for name in sorted(names | absent):
         if not is_relative_name(name):
             raise EditkitError(f"{printable(name)!r}: a file name with control characters is refused. Rename the file.")
         reason = why(name, weights)
-        if reason is None:
+        if reason is None and name in names:
             copied[name] = KEPT + name if name in ("README.md", "editkit") or name.startswith("editkit/") else name
-        else:
+        elif reason is not None:
             left_out.append(LeftOut(name, reason))
     return Contents(copied, tuple(left_out))

@@ -27,6 +27,7 @@ from editkit.export.plain import plain_card
 from editkit.export.sidecar import sidecar
 from editkit.files import inside, printable
 from editkit.source import Source
+from editkit.staging import save
 from editkit.weights.packing import read_tensor
 
 if TYPE_CHECKING:
@@ -162,9 +163,7 @@ def _rank(maps: Sequence[Map]) -> int:
 
 
 def _save(directory: Path, base: Source, plan: Plan, maps: Sequence[Map]) -> None:
-    from safetensors.torch import save_file
-
-    save_file(tensors_of(base, plan, maps), directory / WEIGHTS, metadata={"format": "pt"})
+    save(tensors_of(base, plan, maps), directory / WEIGHTS)
     (directory / CONFIG).write_text(config_of(plan.edit, maps), encoding="utf-8")
 
 

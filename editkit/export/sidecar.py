@@ -21,7 +21,7 @@ def sidecar(
     plan: Plan, base: Source, out: Path, form: str, *, recipe: Mapping[str, Any] | None, seeds: Mapping[str, int] | None
 ) -> Iterator[tuple[Path, list[Edited]]]:
     """Yields the directory to write the form's own files into, and a list to which it adds what it edited."""
-    check_apart(out, base.directory, "the base checkpoint")
+    check_apart(out, base.places, "the base checkpoint")
     check_free(out, needed=sum(tensor.end - tensor.start for tensor in {piece.tensor for piece in plan.slices}) * 2)
     with beside(out) as directory:
         (directory / "editkit").mkdir()
