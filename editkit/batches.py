@@ -37,6 +37,7 @@ def batches(
     layers: np.ndarray,
     *,
     prefixes: bool,
+    padded: bool,
     budget: Callable[[], int],
 ) -> Iterator[Batch]:
     """Every place once, in batches: what runs out of memory does so at once.
@@ -45,14 +46,17 @@ def batches(
         masks: bool[rows, heads], or None.
         layers: int[rows], the layer of each row's first knockout: rows below it can be shared (``sharing``).
         prefixes: whether the model can run a common beginning apart (``prefix.reusable``).
+        padded: whether rows of other lengths may share a batch (``padding.harmless``).
         budget: how many tokens fit now; asked before every row, since it shrinks when memory runs out.
     """
-    groups: dict[tuple[int, tuple[str, ...]], list[int]] = {}
+    groups: dict[tuple[int, tuple[str, ...], int], list[int]] = {}
     for place, request in enumerate(requests):
         generated = isinstance(request, Generate)
-        kind = (request.max_new_tokens, request.stop) if generated else (-int(layers[place]), ())
-        groups.setdefault(kind, []).append(place)
-    for (number, _), places in sorted(groups.items()):
+        number, stop = (request.max_new_tokens, request.stop) if generated else (-int(layers[place]), ())
+        context, continuation = rows[place]
+        width = 0 if padded else len(context) + max(0, len(continuation) - 1)  # the last token is not read
+        groups.setdefault((number, stop, width), []).append(place)
+    for (number, _, _), places in sorted(groups.items()):
         yield from _cut(places, rows, masks, new=max(0, number), prefixes=prefixes, budget=budget)
 
 

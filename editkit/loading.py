@@ -57,6 +57,7 @@ def load_source(
     from transformers.utils import logging
 
     from editkit.architecture import from_model
+    from editkit.padding import harmless
     from editkit.prefix import reusable
     from editkit.proof import prove
 
@@ -93,6 +94,7 @@ def load_source(
         Budget(tokens),
         blocks=shareable(network, architecture),
         prefixes=reusable(network),
+        padded=harmless(network, tokenizer),
         placement=device,
     )
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from editkit import padding
 from editkit.architecture import Architecture
 from editkit.batches import Batch, batches, distinct
 from editkit.encoding import Encoded, encode, window_of
@@ -46,6 +47,8 @@ class LanguageModel:
     """The decoder blocks, where rows may share the layers below their first knockout (``sharing.shareable``)."""
     prefixes: bool = field(default=False, compare=False)
     """Whether what all rows begin with may run once per mask (``prefix.reusable``)."""
+    padded: bool = field(default=False, compare=False)
+    """Whether rows of other lengths may share a batch (``padding.harmless``)."""
     placement: str = field(default="auto", compare=False)
     """What was asked for as its device: a model that takes its place goes there too."""
 
@@ -85,7 +88,10 @@ class LanguageModel:
         outputs: list[Output | None] = [None] * len(requests)
         layers = self._first_layers(masks, len(requests))
         for batch in batches(
-            requests, encoded, masks, layers, prefixes=self.prefixes, budget=lambda: self.budget.tokens
+            *(requests, encoded, masks, layers),
+            prefixes=self.prefixes,
+            padded=self.padded,
+            budget=lambda: self.budget.tokens,
         ):
             for places, answers in self._fitting(batch, requests, encoded, masks):
                 for place, answer in zip(places, answers, strict=True):
@@ -161,7 +167,7 @@ class LanguageModel:
         self, contexts: Sequence[list[int]], max_new_tokens: int, stop: tuple[str, ...], prefix: Prefix | None = None
     ) -> list[str]:
         """Greedy continuations; padding goes before each row, or behind the beginning that all rows share."""
-        width, pad, skip = max(map(len, contexts)), _pad(self.tokenizer), prefix.length if prefix else 0
+        width, pad, skip = max(map(len, contexts)), padding.token(self.tokenizer), prefix.length if prefix else 0
         gaps = [width - len(row) for row in contexts]
         padded = [row[:skip] + [pad] * gap + row[skip:] for row, gap in zip(contexts, gaps, strict=True)]
         ids = torch.tensor(padded, device=self.device)
@@ -211,7 +217,7 @@ class LanguageModel:
             log-probabilities float[rows, t], "was the greedy choice" bool[rows, t], "is a real token" bool[rows, t],
             over the t continuation positions (left-aligned).
         """
-        pad, first = _pad(self.tokenizer), min(len(context) for context, _ in rows) - 1
+        pad, first = padding.token(self.tokenizer), min(len(context) for context, _ in rows) - 1
         logits = self._logits(rows, first, pad, shared, prefix)
         span = max(1, max(len(continuation) for _, continuation in rows))
         places = torch.tensor([len(context) - 1 - first for context, _ in rows], device=logits.device)[:, None]
@@ -246,10 +252,6 @@ class LanguageModel:
     @property
     def _keeps_logits(self) -> bool:
         return "logits_to_keep" in inspect.signature(type(self.network).forward).parameters
-
-
-def _pad(tokenizer: Any) -> int:
-    return tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
 
 
 def _cut(text: str, stop: tuple[str, ...]) -> str:

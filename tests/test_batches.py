@@ -31,9 +31,9 @@ def cases(draw) -> Case:
     return requests, rows, masks, masks.argmax(axis=1)
 
 
-def _cut(case: Case, budget: int, *, prefixes: bool = True) -> list[Batch]:
+def _cut(case: Case, budget: int, *, prefixes: bool = True, padded: bool = True) -> list[Batch]:
     requests, rows, masks, layers = case
-    return list(batches(requests, rows, masks, layers, prefixes=prefixes, budget=lambda: budget))
+    return list(batches(requests, rows, masks, layers, prefixes=prefixes, padded=padded, budget=lambda: budget))
 
 
 @settings(max_examples=200, deadline=None)
@@ -77,10 +77,20 @@ def test_the_shared_length_is_the_longest_beginning_that_leaves_every_row_a_toke
     assert len(longer) > 1 or any(len(row) <= found + 1 for row in contexts)
 
 
+@settings(max_examples=100, deadline=None)
+@given(cases())
+def test_without_padding_only_rows_of_one_length_run_together(case: Case) -> None:
+    requests, rows, _, _ = case
+    cut = _cut(case, 10**6, padded=False)
+    assert sorted(place for batch in cut for place in batch.places) == list(range(len(requests)))
+    for batch in cut:
+        assert len({len(rows[place][0] + rows[place][1][:-1]) for place in batch.places}) == 1
+
+
 def test_a_budget_that_shrinks_is_heeded_at_once() -> None:
     case: Case = ([Loglikelihood("x", "y")] * 8, [([3], [4])] * 8, np.zeros((8, 2), bool), np.zeros(8, int))
     left = [8]
-    stream = batches(*case, prefixes=False, budget=lambda: left[0])
+    stream = batches(*case, prefixes=False, padded=True, budget=lambda: left[0])
     sizes = [len(next(stream).places)]
     left[0] = 4
     assert sizes + [len(batch.places) for batch in stream] == [4, 2, 2]

@@ -16,12 +16,15 @@ import numpy as np
 import pytest
 import torch
 
+from editkit.architecture import from_model
 from editkit.errors import EditkitError
 from editkit.loading import load
 from editkit.memory import Budget
 from editkit.model import LanguageModel
+from editkit.padding import harmless
 from editkit.task import Generate, Likelihood, Loglikelihood, Output, Request
 from editkit.units import Head
+from tests import tiny
 from tests.answers import assert_same, random_masks
 
 PROMPTS = (
@@ -127,6 +130,7 @@ SHORT_OF_MEMORY = """
 import resource
 from dataclasses import replace
 import torch
+from editkit.architecture import from_model
 from editkit.errors import EditkitError
 from editkit.loading import load
 from editkit.memory import Budget
@@ -242,3 +246,31 @@ def test_hooks_compose_with_dispatch(where: str, tmp_path) -> None:
     heads = np.eye(len(plain.architecture.heads), dtype=bool)
     single = [REQUESTS[3]] * len(heads)
     assert_same(plain.answer(single, heads), spread.answer(single, heads))
+
+
+@pytest.mark.parametrize("model_type", ["recurrent_gemma", "bart"])
+def test_answers_do_not_depend_on_the_batch_where_padding_would_be_read(organism: Any, model_type: str) -> None:
+    network, _ = tiny.build(model_type)
+    network.resize_token_embeddings(len(organism.tokenizer), mean_resizing=False)
+    network.generation_config.max_length = None
+    model = replace(
+        organism,
+        network=network,
+        architecture=from_model(network),
+        blocks=None,
+        prefixes=False,
+        padded=harmless(network, organism.tokenizer),
+    )
+    prompts = ("Hi", "What is 2 plus 3?", "Say it.", "Sort these: d a c b.")
+    requests: list[Request] = [Generate(prompt, 6, chat=False) for prompt in prompts]
+    requests += [Loglikelihood(prompt, text, chat=False) for prompt in prompts for text in (" yes", " It is 5.")]
+    alone = [output for request in requests for output in model.answer([request], None)]
+    assert_same(alone, model.answer(requests, None))
+    assert alone[:4] != replace(model, padded=True).answer(requests, None)[:4], "padding makes a difference"
+
+
+def test_padding_is_on_where_it_changes_nothing(organism: Any) -> None:
+    assert organism.padded
+    assert all(
+        harmless(tiny.build(name)[0], organism.tokenizer) for name in ("llama", "gpt2", "qwen3", "gemma2", "opt")
+    )
