@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from editkit.errors import EditkitError
 from editkit.evaluation import judge
 from editkit.evidence import Sheet, answers, rows
 from editkit.intervals import mean_interval
@@ -48,9 +49,17 @@ def choose(
 
     Args:
         count: exactly so many heads, whatever they do; None: the smallest number that will do.
+
+    Raises:
+        EditkitError: if ``count`` is more than there are to choose from.
     """
     recipe, rng = wanted.recipe, np.random.default_rng(seed)
     ranked = [effect.unit for effect in found.order if isinstance(effect.unit, Head)]
+    if count is not None and count > len(ranked):
+        raise EditkitError(
+            f"{count} heads were asked for, but only {len(ranked)} can be chosen from: universal heads are set aside. "
+            "Ask for fewer (--heads), or leave the number open."
+        )
     most = min(len(ranked), count or recipe.max_heads)
     with stages("Choosing heads", None) as advance:
 
@@ -61,6 +70,8 @@ def choose(
         [unedited], retained = tried([wanted.target], 0), tried(wanted.retain, 0)
         dose, chosen, hoped = [_dose(0, unedited, retained, rng)], None, None
         for number in numbers(most, thorough=found.found):
+            if chosen is not None and number > chosen + 2 and number != count:
+                continue  # enough is known of the curve
             [sheet] = tried([wanted.target], number)
             share, at_worst = kept(unedited, sheet, rng)
             reached = share <= recipe.goal
@@ -71,8 +82,6 @@ def choose(
                 met = judge(paired, recipe.criteria).met
                 chosen = number if met and at_worst <= recipe.goal else None
                 hoped = hoped or (number if met else None)
-            if chosen is not None and number >= min(most, chosen + 2):
-                break
     number = count or chosen or hoped or _least(dose)
     return Choice(frozenset(ranked[:number]), tuple(dose))
 

@@ -177,13 +177,20 @@ def _goal(row: Row, criteria: Criteria) -> tuple[bool, str]:
         return False, f"{before}: the unedited model does not show the capability, so there is nothing to remove."
     kept = min(row.before.mean, row.after.mean + row.collapse_after) if row.kept is None else row.kept
     share = max(0.0, kept - row.chance) / (row.before.mean - row.chance)
-    text = f"{before} and {_points(row.after.mean)} after: {share:.0%} kept, goal at most {criteria.goal:.0%}"
+    left, goal = _apart(share, criteria.goal)
+    text = f"{before} and {_points(row.after.mean)} after: {left} kept, goal at most {goal}"
     if row.collapse_after > 0:
         text += f", counting the {row.collapse_after:.0%} collapsed answers as not removed"
     if row.delta.high >= 0 or row.p > 0.05:
         seen = "" if row.detectable is None else f"; {row.n} examples show a change from {_points(row.detectable)} on"
         return False, f"{text}; the change of {_change(row.delta)} is within noise (p = {row.p:.2g}){seen}."
     return share <= criteria.goal + 1e-9, f"{text}; change {_change(row.delta)}."
+
+
+def _apart(share: float, goal: float) -> tuple[str, str]:
+    """Both in percent, with as many decimals as it takes to see that a share is above the goal."""
+    digits = next((some for some in range(6) if share <= goal or round(share, some + 2) != round(goal, some + 2)), 6)
+    return f"{share:.{digits}%}", f"{goal:.{digits}%}"
 
 
 def _specific(null: RandomHeads) -> tuple[bool, str]:
@@ -228,7 +235,8 @@ def _mean_damage(rows: Sequence[Row], criteria: Criteria) -> tuple[bool, str]:
     error = math.sqrt(sum(part**2 for part in errors)) / len(rows)
     reach = _normal(0.975) * error
     together = Interval(change, max(-1.0, change - reach), min(1.0, change + reach))
-    text = f"The {len(rows)} retained tasks changed by {_change(together)} on average"
+    tasks = "The one retained task" if len(rows) == 1 else f"The {len(rows)} retained tasks"
+    text = f"{tasks} changed by {_change(together)} on average"
     limit = f"the budget is a loss of {_points(criteria.damage_mean)}"
     if -change <= criteria.damage_mean + 1e-9:
         return True, f"{text}; {limit}."

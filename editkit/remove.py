@@ -18,7 +18,7 @@ from editkit import recipe as recipes
 from editkit.base_card import base_model, shape
 from editkit.choose import Choice, choose
 from editkit.edit import Edit
-from editkit.errors import EditkitError, NotLocalized, TooMuchDamage
+from editkit.errors import EditkitError, NotLocalized, TooMuchDamage, UsageError
 from editkit.evidence import (
     Sheet,
     again,
@@ -75,7 +75,9 @@ class Run:
 
     @property
     def count(self) -> int | None:
-        return self.heads or (self.recipe.heads if isinstance(self.recipe.heads, int) else None)
+        if self.heads is not None:
+            return self.heads
+        return self.recipe.heads if isinstance(self.recipe.heads, int) else None
 
 
 def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Stages = silent) -> Outcome:
@@ -86,6 +88,9 @@ def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Sta
         IntegrityError: the written checkpoint does not behave as the model that was measured; nothing is written.
         EditkitError: for anything the user can mend.
     """
+    there = len(model.architecture.heads)
+    if run.count is not None and not 1 <= run.count <= there:
+        raise UsageError(f"--heads {run.count}: expected 1 to {there}, the heads that this model has.")
     if not is_evidence_only(run.out):
         check_free(run.out)
     with opened(work.store) as store:
@@ -100,7 +105,7 @@ def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Sta
         if not (found.found and outcome.report.verdict.met):
             outcome = replace(outcome, provenance=replace(outcome.provenance, format="evidence"))
             write_evidence(outcome)
-            raise _refusal(outcome)
+            raise _refusal(outcome, run.count)
         return trial.ship(found, choice, edit, before, after)
 
 
@@ -200,12 +205,17 @@ def _keep(work: Work, edit: Edit, found: Localization) -> None:
     (work.folder / "localization.json").write_text(found.to_json(), "utf-8")
 
 
-def _refusal(outcome: Outcome) -> EditkitError:
+def _refusal(outcome: Outcome, count: int | None) -> EditkitError:
     """Why there is no checkpoint, and what the user can do about it."""
     verdict, name = outcome.report.verdict, outcome.provenance.recipe
     evidence = f"The evidence is in {outcome.out}/editkit (open report.html); no checkpoint was written."
     error: EditkitError
-    if not outcome.localization.found or verdict.status == "goal-missed":
+    if outcome.localization.found and verdict.status == "goal-missed" and count is not None:
+        error = NotLocalized(
+            f"{name!r} is not removed by exactly {count} {'head' if count == 1 else 'heads'}. {verdict.reasons[0]}\n"
+            f"{evidence} Ask for more heads, or leave the number open: then as many are removed as the goal needs."
+        )
+    elif not outcome.localization.found or verdict.status == "goal-missed":
         why = verdict.reasons[0] if outcome.localization.found else _strongest(outcome.localization)
         error = NotLocalized(
             f"{name!r} did not localize: no small set of heads carries it. {why}\n{evidence} Another method or model, "

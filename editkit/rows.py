@@ -32,7 +32,8 @@ class Row:
             by. Equal to ``after.mean`` where nothing collapsed.
         p_holm: ``p`` corrected over all rows of the report; None until the row is in one.
         p_equivalent: TOST at the damage budget of each task; small = shown to be unchanged.
-        detectable: the smallest change this many examples would have shown (80 % power).
+        detectable: the smallest change this many examples would have shown (80 % power); None where they lie in too
+            few clusters to show any.
     """
 
     task: str
@@ -74,6 +75,7 @@ def row(
     """
     first, second = [score.value for score in before], [score.value for score in after]
     labels = None if clusters is None else samples.labels(clusters)
+    few = labels is not None and len(set(labels)) < statistics.FEWEST_CLUSTERS
     try:
         return Row(
             task=task,
@@ -89,7 +91,7 @@ def row(
             collapse_after=float(np.mean([not score.valid for score in after])),
             kept=float(np.mean([(new if new.valid else old).value for old, new in zip(before, after, strict=True)])),
             p_equivalent=statistics.equivalence_p(first, second, margin=margin, clusters=labels),
-            detectable=statistics.detectable(first, second, clusters=labels),
+            detectable=None if few else statistics.detectable(first, second, clusters=labels),
         )
     except EditkitError as error:
         raise EditkitError(f"Task {task!r}, split {split!r}: {error}") from error

@@ -18,6 +18,9 @@ from editkit.errors import EditkitError
 from editkit.intervals import moments
 from editkit.samples import Labels, Numbers, by_cluster, finite, is_binary, paired
 
+FEWEST_CLUSTERS = 6
+"""With fewer no change is shown, however large: of five there are 32 sign flips, so p is 2 / 32 at best."""
+
 
 def change_p(before: Numbers, after: Numbers, *, rng: np.random.Generator, clusters: Labels | None = None) -> float:
     """Two-sided p of "nothing changed": exact McNemar for separate 0/1 scores, else sign flips over clusters."""

@@ -45,7 +45,8 @@ class Verification:
     def describe(self) -> str:
         """One sentence for the terminal."""
         rest = "; every other byte is the base's" if self.against_base else ""
-        return f"{self.form}: {self.files} files are what was written, {self.tensors} tensors zero where edited{rest}."
+        zeros = f"{self.tensors} {'tensor' if self.tensors == 1 else 'tensors'} zero where edited"
+        return f"{self.form}: {self.files} files are what was written, {zeros}{rest}."
 
     def to_dict(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -77,8 +78,9 @@ def verify(out: Path, base: Source | str | Path | None = None) -> Verification:
         raise IntegrityError(f"{printable(str(out))}: {error}") from error
     if lines:
         lines = sorted(set(lines))
+        count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
         shown = "\n".join(f"  {line}" for line in lines[:50])
-        raise IntegrityError(f"{printable(str(out))} is not what editkit wrote ({len(lines)} problems):\n{shown}")
+        raise IntegrityError(f"{printable(str(out))} is not what editkit wrote ({count}):\n{shown}")
     return Verification(record.form, len(record.files) + 1, len(record.edited), base is not None)
 
 

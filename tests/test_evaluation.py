@@ -81,6 +81,20 @@ def test_examples_of_one_template_do_not_make_a_choice_certain() -> None:
     assert apart[1] < 0.17 < together[1]
 
 
+def test_five_clusters_show_no_change_and_say_nothing_of_how_large_one_would_be() -> None:
+    before, after = scores(60, 60), scores(0, 60)
+
+    def row(count: int) -> Row:
+        names = [f"template {place * count // 60}" for place in range(60)]
+        return evaluation.row(
+            "a", "target", split="report", chance=0, before=before, after=after, rng=rng(), clusters=names, margin=0.02
+        )
+
+    assert row(5).p > 0.05 >= row(6).p
+    assert row(5).detectable is None and row(6).detectable is not None
+    assert "show a change from" not in evaluation.report([row(5)]).verdict.reasons[0]
+
+
 @pytest.mark.parametrize(
     ("rows", "null", "status", "because"),
     [
@@ -92,6 +106,13 @@ def test_examples_of_one_template_do_not_make_a_choice_certain() -> None:
         ([compare("swear", "target", scores(1, 2), scores(0, 2))], STRONG, "goal-missed", "within noise"),
         ([compare("swear", "target", scores(0, 150), scores(0, 150))], None, "goal-missed", "nothing to remove"),
         ([compare("mmlu", "target", scores(40, 150), scores(5, 150), 0.25)], None, "goal-missed", "nothing to remove"),
+        (
+            [compare("swear", "target", scores(500, 500), scores(76, 500))],
+            None,
+            "goal-missed",
+            "15.2% kept, goal at most 15.0",
+        ),
+        ([REMOVED, UNCHANGED], None, "met", "The one retained task changed"),
         ([UNCHANGED], None, "goal-missed", "No target task"),
         ([REMOVED], evaluation.random_heads(-0.97, [-0.98] * 10 + [0.0] * 40), "goal-missed", "not special"),
         ([REMOVED], evaluation.random_heads(-0.97, [0.0] * 5), "met", "19 sets or more"),

@@ -16,7 +16,7 @@ import pytest
 import editkit
 from editkit import organism as bundled
 from editkit import verify
-from editkit.errors import EditkitError, IntegrityError, NotLocalized
+from editkit.errors import EditkitError, IntegrityError, NotLocalized, UsageError
 from editkit.export.checkpoint import write as bake
 from editkit.model import LanguageModel
 from editkit.outcome import Outcome
@@ -173,6 +173,33 @@ def test_a_capability_without_heads_of_its_own_exits_with_3_and_writes_no_checkp
     assert {"localization.json", "report.json", "report.html"} <= files
     assert not any(name.endswith(".safetensors") or name == "config.json" for name in files)
     assert caught.value.outcome.report.verdict.met is False
+
+
+@pytest.mark.parametrize("heads", [0, 145])
+def test_a_number_of_heads_that_the_model_does_not_have_is_refused(
+    heads: int, organism: LanguageModel, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=f"--heads {heads}: expected 1 to 144"):
+        editkit.remove_capability("swear", model=organism, heads=heads, out=tmp_path / "out", work=tmp_path / "work")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_fixed_number_of_heads_is_measured_and_named(organism: LanguageModel, tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(SMALL)
+
+    def run(heads: int) -> Outcome:
+        return editkit.remove_capability(
+            tmp_path / "small.yaml", model=organism, heads=heads, out=tmp_path / str(heads), work=tmp_path / "work"
+        )
+
+    with pytest.raises(NotLocalized, match="is not removed by exactly 1 head") as caught:
+        run(1)
+    assert "did not localize" not in str(caught.value)
+    outcome = run(8)
+    dose = [point["heads"] for point in json.loads((outcome.out / "editkit" / "report.json").read_text())["dose"]]
+    assert len(outcome.edit.units) == dose[-1] == 8 and dose[:-1] == list(range(7))
+    with pytest.raises(EditkitError, match="144 heads were asked for, but only 143 can be chosen from"):
+        run(144)
 
 
 def test_the_twin_with_nothing_planted_swears_without_the_planted_heads_too(tmp_path: Path) -> None:

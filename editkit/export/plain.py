@@ -32,7 +32,8 @@ def plain_card(edit: Edit, base: Source, form: str, *, extra: str = "") -> str:
         f"Base: `{edit.base.model}`, revision `{edit.base.revision}`.",
         "",
         _HOW[form],
-        "What this removal does to the model was not measured; `editkit evaluate` measures it.",
+        "What this removal does to the model was not measured"
+        + ("; `editkit evaluate` measures it." if form == "checkpoint" else "."),
         "",
         "`editkit verify .` checks every file. `editkit undo . -o ../unedited` gives the base back."
         if form == "checkpoint"

@@ -63,6 +63,8 @@ def draw_deltas(figure: Figure, theme: Theme, report: EvalReport) -> None:
 
 def draw_dose(figure: Figure, theme: Theme, dose: tuple[Dose, ...], marked: str, chosen: int, goal: float) -> None:
     """``marked`` names the number of heads that is ``chosen``; ``goal`` is the score to fall to."""
+    from matplotlib.ticker import MaxNLocator
+
     figure.set_size_inches(8.4, 3.3)
     axis = figure.subplots()
     heads = [point.heads for point in dose]
@@ -96,7 +98,10 @@ def draw_dose(figure: Figure, theme: Theme, dose: tuple[Dose, ...], marked: str,
             fontsize=9,
         )
     axis.set_ylim(-3, 104)
-    axis.set_xticks(heads if len(heads) <= 16 else heads[:: math.ceil(len(heads) / 16)])
+    if max(heads, default=0) <= 16:
+        axis.set_xticks(heads)
+    else:
+        axis.xaxis.set_major_locator(MaxNLocator(nbins=16, integer=True))
     axis.set_xlabel("heads knocked out, strongest first", color=theme.soft)
     axis.set_ylabel("score, %", color=theme.soft)
     _calm(axis, theme, grid="y")
