@@ -173,7 +173,8 @@ def test_a_config_that_is_a_link_out_of_the_checkpoint_is_refused(tmp_path: Path
 
 def test_defaults_that_the_file_leaves_out_are_taken_from_transformers(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "n_layer": 1}))
-    save_file({"h.0.attn.c_proj.weight": torch.zeros(768, 768)}, tmp_path / "model.safetensors")
+    weights = {"h.0.attn.c_proj.weight": torch.zeros(768, 768), "h.0.attn.c_attn.weight": torch.zeros(768, 2304)}
+    save_file(weights, tmp_path / "model.safetensors")
     (site,) = architecture.read(tmp_path).sites
     assert (site.units, site.width, site.axis) == (12, 64, 0)
 
