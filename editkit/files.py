@@ -110,10 +110,14 @@ def digests_of(paths: Sequence[Path]) -> list[str]:
         return list(pool.map(digest_of, paths))
 
 
+def _unread(error: OSError) -> None:
+    raise EditkitError(f"{printable(str(error.filename))}: this folder cannot be read ({error.strerror}).") from error
+
+
 def walk(directory: Path) -> list[str]:
     """Every file of a checkpoint, ``folder/name``, sorted. A linked folder is refused: it may lead anywhere."""
     names: list[str] = []
-    for folder, folders, files in os.walk(directory):
+    for folder, folders, files in os.walk(directory, onerror=_unread):
         place = Path(folder)
         linked = sorted(name for name in folders if (place / name).is_symlink())
         if linked:

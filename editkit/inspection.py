@@ -24,7 +24,7 @@ from editkit.errors import EditkitError
 from editkit.export import lora
 from editkit.files import printable
 from editkit.headers import TensorInfo
-from editkit.source import weight_files
+from editkit.source import BUNDLED, is_bundled, local, weight_files
 from editkit.weights.slices import ZERO_IS_ZERO
 
 REMEDY = "edit the unquantized checkpoint, then quantize the result"
@@ -104,12 +104,13 @@ def inspect(model: str | Path | None = None, *, revision: str | None = None) -> 
     Raises:
         EditkitError: if the model cannot be found, or is of a type whose heads cannot be edited.
     """
-    if model is None:
+    if is_bundled(model):
         from editkit import organism
 
-        return of_directory(Path(organism.path()), name="organism")
-    if Path(model).is_dir():
-        return of_directory(Path(model), name=str(model))
+        return of_directory(Path(organism.path()), name=BUNDLED)
+    directory = local(str(model))
+    if directory is not None:
+        return of_directory(directory, name=str(model))
     return _of_repository(str(model).removeprefix("hf://"), revision)
 
 

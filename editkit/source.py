@@ -29,7 +29,7 @@ _ADAPTERS = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.\-]{0,95}(/[A-Za-z0-9_][\w.\-]{0,95})?", re.ASCII)
 _REVISION = re.compile(r"[A-Za-z0-9_][\w./\-]{0,255}", re.ASCII)
 _LOCAL_NAME = re.compile(r"[\w ./\\@+=,~()&:\-]+")
-_SNAPSHOT = re.compile(r"models--([\w.\-]+)--([\w.\-]+)/snapshots/([0-9a-f]{40})$", re.ASCII)
+_SNAPSHOT = re.compile(r"models--([\w.\-]+)/snapshots/([0-9a-f]{40})$", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -71,19 +71,34 @@ def resolve(model: str | Path | None, revision: str | None = None, *, identify: 
     Raises:
         EditkitError: for an unknown model, missing weights, an adapter, a gated model, no network.
     """
-    if model is None or (str(model) == BUNDLED and not Path(BUNDLED).is_dir()):
+    if is_bundled(model):
         from editkit import organism
 
         return _local(Path(organism.path()), BUNDLED, revision, bundled=True, identify=identify)
     name = str(model)
-    if Path(name).expanduser().is_dir():
-        return _local(Path(name).expanduser(), name, revision, bundled=False, identify=identify)
+    directory = local(name)
+    if directory is not None:
+        return _local(directory, name, revision, bundled=False, identify=identify)
     name = name.removeprefix("hf://")
     if _HUB_ID.fullmatch(name) is None or ".." in name or "--" in name:
         raise EditkitError(
             f"{printable(str(model))}: no such directory, and not a Hub id like owner/name. Check the spelling."
         )
     return _from_hub(name, revision)
+
+
+def is_bundled(model: str | Path | None) -> bool:
+    """Whether the model that ships inside is meant: nothing was named, or its name."""
+    return model is None or (str(model) == BUNDLED and local(BUNDLED) is None)
+
+
+def local(model: str | Path) -> Path | None:
+    """The directory that the user's word names, if there is one."""
+    try:
+        path = Path(model).expanduser()
+        return path if path.is_dir() else None
+    except (OSError, RuntimeError, ValueError):  # longer than a name may be, a ~user who is not known, a zero byte
+        return None
 
 
 def identified(source: Source, digests: Mapping[str, str]) -> Source:
@@ -119,9 +134,9 @@ def weights_digest(digests: Mapping[str, str]) -> str:
 def _local(directory: Path, name: str, revision: str | None, *, bundled: bool, identify: bool) -> Source:
     cached = _SNAPSHOT.search(directory.resolve().as_posix())
     if cached is not None:
-        owner, repository, commit = cached.groups()
+        repository, commit = cached.groups()
         _check_revision(name, commit, revision)
-        return _with_weights(directory, Base(f"{owner}/{repository}", commit))
+        return _with_weights(directory, Base(repository.replace("--", "/", 1), commit))
     if not (directory / "editkit" / "edit.json").exists():  # an output may be loaded from anywhere
         check_name(name)
     _check_config(directory)
@@ -204,6 +219,11 @@ def _with_weights(directory: Path, base: Base) -> Source:
 
 
 def _from_hub(name: str, revision: str | None) -> Source:
+    if (revision or "").startswith("sha256:"):
+        raise EditkitError(
+            f"{name}: expected the local directory whose weights are {revision}, found no such directory here. "
+            "Run the command where it lies, or give its path as the model."
+        )
     if revision is not None and (_REVISION.fullmatch(revision) is None or ".." in revision):
         raise UsageError(f"{printable(revision)!r} is no revision: expected a commit, a branch or a tag.")
     directory = _download(name, revision, OTHER_WEIGHTS)

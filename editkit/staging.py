@@ -39,6 +39,12 @@ def check_free(out: Path, *, needed: int = 0) -> None:
     where = printable(str(out))
     if not is_printable(str(out)):
         raise EditkitError(f"{where}: a directory name with control characters is refused. Choose another.")
+    try:
+        out.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        raise EditkitError(f"{where[:60]}: {error.strerror}. Choose another output directory.") from error
     if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise EditkitError(f"{where} already exists. Choose another output directory, or remove it first.")
     parent = existing(out.absolute().parent)

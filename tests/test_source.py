@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import resource
 import subprocess
 from collections.abc import Iterator
@@ -20,7 +22,9 @@ from editkit import convert, headers
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, UsageError
 from editkit.export import checkpoint
+from editkit.inspection import inspect
 from editkit.source import resolve
+from editkit.staging import check_free
 from editkit.units import Head
 from editkit.verify import verify
 from tests import checkpoints, tiny
@@ -111,12 +115,50 @@ def test_a_hub_model_is_found_in_the_cache_without_a_network(cache: Path, tmp_pa
         ("owner/na\nme", r"no such directory.*"),
         ("owner/..", "no such directory"),
         ("", "no such directory"),
+        ("~nobody-of-that-name/x", "no such directory"),
+        ("x" * 300, "no such directory"),
     ],
 )
 def test_unknown_models_get_one_clear_sentence(name: str, message: str) -> None:
-    with pytest.raises(EditkitError, match=message) as caught:
-        resolve(name or "-")
-    assert "\n" not in str(caught.value)
+    for find in (resolve, inspect):
+        with pytest.raises(EditkitError, match=message if find is resolve else None) as caught:
+            find(name or "-")
+        assert "\n" not in str(caught.value)
+
+
+def test_a_model_without_an_owner_is_known_by_its_name_in_the_cache_too(tmp_path: Path) -> None:
+    snapshot = tmp_path / "models--gpt2" / "snapshots" / COMMIT
+    checkpoints.write(snapshot)
+    assert resolve(snapshot).base == Base("gpt2", COMMIT)
+
+
+def test_the_bundled_model_has_a_name() -> None:
+    assert inspect("organism") == inspect() and resolve("organism").bundled
+
+
+def test_a_base_that_was_a_directory_is_not_looked_for_on_the_hub(tmp_path: Path) -> None:
+    base = resolve(checkpoints.write(tmp_path / "base"))
+    with pytest.raises(EditkitError, match="no such directory here. Run the command where it lies"):
+        resolve("base", base.base.revision)
+
+
+def test_a_folder_that_cannot_be_read_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base, listed = checkpoints.write(tmp_path / "base"), os.scandir
+    (base / "locked").mkdir()
+
+    def scandir(place: Any) -> Any:
+        if str(place).endswith("locked"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(place))
+        return listed(place)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(EditkitError, match=r"locked: this folder cannot be read \(Permission denied\)"):
+        checkpoint.write(Edit(Base("base", None), frozenset()), resolve(base, identify=False), tmp_path / "out")
+
+
+def test_an_output_with_a_name_too_long_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(EditkitError, match="File name too long"):
+        check_free(tmp_path / ("x" * 300))
 
 
 def test_a_revision_must_look_like_one() -> None:

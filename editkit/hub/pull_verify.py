@@ -27,7 +27,7 @@ from editkit.hub.published import Published
 from editkit.hub.remote import RemoteFile, connect, head_of, listing
 from editkit.hub.restored import Reading, read_restored
 from editkit.left_out import why
-from editkit.source import BUNDLED
+from editkit.source import BUNDLED, local
 from editkit.units import show
 from editkit.weights.packing import key_of
 from editkit.weights.slices import slices_of
@@ -196,8 +196,9 @@ def _is_base_file(published: Published, at: str, reading: Reading | None, base: 
 
 def _base_listing(api: HfApi, named: Base, given: str | Path | None) -> dict[str, RemoteFile]:
     """The base's files with their hashes: from a directory, or from the Hub without downloading them."""
-    if given is not None and Path(given).is_dir():
-        return _local_listing(Path(given))
+    directory = None if given is None else local(given)
+    if directory is not None:
+        return _local_listing(directory)
     if given is not None:
         name, _, revision = str(given).partition("@")
         return listing(api, name, revision or (named.revision if name == named.model else None))
