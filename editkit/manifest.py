@@ -98,6 +98,16 @@ def write(directory: Path, manifest: Manifest, *, known: Mapping[str, str] | Non
     return whole
 
 
+def _instead(out: Path, error: OSError) -> str:
+    if not isinstance(error, FileNotFoundError):
+        return f"which cannot be read ({error.strerror})"
+    if not out.is_dir():
+        return "found no such directory"
+    if (out / "editkit" / "localization.json").is_file():
+        return "found the evidence of a run that wrote no checkpoint: nothing is there to check or to publish"
+    return "found none: not an output of editkit, or an unfinished one"
+
+
 def read(out: Path) -> Manifest:
     """Read OUT's manifest.
 
@@ -108,9 +118,7 @@ def read(out: Path) -> Manifest:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise IntegrityError(
-            f"{printable(str(out))}: expected {NAME}, found none: not an output of editkit, or an unfinished one."
-        ) from error
+        raise IntegrityError(f"{printable(str(out))}: expected {NAME}, {_instead(out, error)}.") from error
     try:
         value = json.loads(raw.decode("utf-8"))
         if not isinstance(value, dict) or value.get("format") != FORMAT:

@@ -38,6 +38,12 @@ def _full(path: Path) -> str:
     return "out"
 
 
+def _evidence_only(path: Path) -> str:
+    (path / "out" / "editkit").mkdir(parents=True)
+    (path / "out" / "editkit" / "localization.json").write_text("{}")
+    return "out"
+
+
 def _no_weights(path: Path) -> str:
     (path / "model").mkdir()
     (path / "model" / "config.json").write_text('{"model_type": "llama"}')
@@ -72,6 +78,8 @@ MISTAKES = {
     "no edit there": (lambda path: ["bake", "--edit", str(path), "-o", "new"], 1, "expected an edit.json"),
     "bad head": (lambda path: ["bake", "--heads", "L1X2", "-o", "new"], 1, "L16H21"),
     "absent head": (lambda path: ["bake", "--heads", "L99H0", "-o", "new"], 1, "L99H0"),
+    "no such output": (lambda path: ["verify", "nowhere"], 5, "found no such directory"),
+    "evidence only": (lambda path: ["push", _evidence_only(path), "me/x"], 5, "wrote no checkpoint"),
     "not an output": (lambda path: ["verify", str(path)], 5, "manifest.json"),
     "nothing to undo": (lambda path: ["undo", str(path), "-o", "new"], 5, "undo"),
     "no evidence": (lambda path: ["card", str(path)], 5, "manifest.json"),
