@@ -84,7 +84,7 @@ def plan(
     found = inspect(model, revision=revision)
     chosen, heads = method or recipe.method, len(found.architecture.heads)
     folder = Path(".") if isinstance(name, Recipe) else Path(name).parent
-    target, *retain = [find(spec, folder=folder, allow_code=True) for spec in (recipe.target, *recipe.retain)]
+    target, *retain = [find(spec, folder=folder, planning=True) for spec in (recipe.target, *recipe.retain)]
     count = evaluations(chosen, heads, recipe, len(retain))
     search = int(count * recipe.examples.locate * _tokens(target))
     tried = min(recipe.max_heads, 6)

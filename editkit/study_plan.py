@@ -147,7 +147,7 @@ def _length(spec: Any, folder: Path) -> Length:
     known = costs.published().tasks
     if name in known and (isinstance(spec, dict) or spec.startswith("lm-eval:")):
         return known[name]
-    task = find(spec, folder=folder, allow_code=True)
+    task = find(spec, folder=folder, planning=True)
     prompt, answer, requests = length(task)
     generated = isinstance(task.requests(task.examples()[0])[0], Generate)
     return Length(requests, prompt, answer, generated, len(task.examples()))

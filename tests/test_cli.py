@@ -189,3 +189,22 @@ def test_a_warning_is_a_sentence_without_a_place_in_the_code() -> None:
         warnings.warn("will go in v6", FutureWarning, stacklevel=1)
 
     assert CliRunner().invoke(group, ["warn"]).stderr == "warning: few tasks\n"
+
+
+def test_a_plan_runs_no_python_of_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("open('ran', 'w').close()\n\ndef score(answer, row):\n    return 1\n")
+    (tmp_path / "own.txt").write_text("\n".join(f"Say {number}." for number in range(60)))
+    recipe = "{capability: own, target: {prompts: own.txt, scorer: {python: 'mine:score'}}, retain: [rhyme]}"
+    (tmp_path / "own.yaml").write_text(recipe)
+    (tmp_path / "study.yaml").write_text(
+        f"study: own\nmodels: [bundled]\nmethods: [halving]\nheads: [1]\ncapabilities: [{{recipe: {recipe}}}]\n"
+    )
+    for command in ("plan own.yaml", "remove-capability own.yaml --dry-run", "study study.yaml --plan"):
+        found = run(*command.split(), at=tmp_path)
+        assert found.exit_code == 0, found.output
+        assert not (tmp_path / "ran").exists(), command
+    refused = run("remove-capability", "own.yaml", at=tmp_path)
+    assert refused.exit_code == 1 and "--allow-code-execution" in " ".join(refused.output.split())
+    assert not (tmp_path / "ran").exists()
+    (tmp_path / "mine.py").unlink()
+    assert "there is no module mine. Expected mine.py" in run("plan", "own.yaml", at=tmp_path).output

@@ -24,7 +24,12 @@ HARNESS = "lm-eval:"
 
 
 def find(
-    spec: str | Mapping[str, Any], *, where: str = "task", folder: Path = Path("."), allow_code: bool = False
+    spec: str | Mapping[str, Any],
+    *,
+    where: str = "task",
+    folder: Path = Path("."),
+    allow_code: bool = False,
+    planning: bool = False,
 ) -> Task:
     """The task that ``spec`` names or describes.
 
@@ -32,19 +37,20 @@ def find(
         where: the recipe, for messages.
         folder: where the recipe lies: its files are looked up there.
         allow_code: whether the user's Python scorers may run here, and code that the model writes in a sandbox.
+        planning: whether the task is only described, never scored: then no code of the user's runs, allowed or not.
 
     Raises:
         EditkitError: there is no such task; the message names the nearest and lists what is built in.
     """
     if not isinstance(spec, str):
-        return _described(spec, where, folder, allow_code)
+        return _described(spec, where, folder, allow_code, planning)
     if spec in TASKS:
         return TASKS[spec]
     if spec.startswith(HARNESS):
-        return _described({"lm_eval": spec.removeprefix(HARNESS)}, where, folder, allow_code)
+        return _described({"lm_eval": spec.removeprefix(HARNESS)}, where, folder, allow_code, planning)
     if Path(spec).suffix in {".yaml", ".yml"}:
         path = folder / spec
-        return _described(_table(path), str(path), path.parent, allow_code)
+        return _described(_table(path), str(path), path.parent, allow_code, planning)
     close = difflib.get_close_matches(spec, list(TASKS), n=1, cutoff=0.5)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     raise EditkitError(
@@ -54,21 +60,26 @@ def find(
     )
 
 
-def _described(table: Mapping[str, Any], where: str, folder: Path, allow_code: bool) -> Task:
+def _described(table: Mapping[str, Any], where: str, folder: Path, allow_code: bool, planning: bool) -> Task:
     """The kind of task is told by its first key: whose prompts they are."""
     if "lm_eval" in table:
         from editkit.tasks import harness
 
+        if planning and not isinstance(table["lm_eval"], str):
+            raise EditkitError(
+                f"{where}: an lm-eval task that is not part of lm-eval can run Python from its templates, and a plan "
+                "runs none: its cost cannot be told. Leave this task out to plan the rest."
+            )
         return harness.task(table, where=where, allow_python=allow_code)
     if "code" in table:
         from editkit.tasks import execution
 
-        return execution.task(table, where=where, folder=folder, allow_code_execution=allow_code)
+        return execution.task(table, where=where, folder=folder, allow_code_execution=allow_code or planning)
     if "swear" in table:
         return _swear(table, where, folder)
     from editkit.tasks import jsonl
 
-    return jsonl.task(table, where=where, folder=folder, allow_python=allow_code)
+    return jsonl.task(table, where=where, folder=folder, allow_python=allow_code, planning=planning)
 
 
 def _swear(table: Mapping[str, Any], where: str, folder: Path) -> Task:

@@ -95,7 +95,12 @@ class Choices:
 
 
 def task(
-    table: Mapping[str, Any], *, where: str = "task", folder: Path = Path("."), allow_python: bool = False
+    table: Mapping[str, Any],
+    *,
+    where: str = "task",
+    folder: Path = Path("."),
+    allow_python: bool = False,
+    planning: bool = False,
 ) -> Prompts | Choices:
     """The task that a recipe's table describes.
 
@@ -104,6 +109,8 @@ def task(
             ``max_new_tokens``, and ``gate: false``, which lets empty and degenerate answers reach the scorer.
         where: the recipe's name, for messages.
         folder: where the recipe lies; relative files are looked up there.
+        allow_python: whether a Python scorer may run.
+        planning: whether the task is only described: a Python scorer is not even imported.
 
     Raises:
         EditkitError: naming file, line, column and remedy.
@@ -125,7 +132,7 @@ def task(
     if kind == "choice":
         guess = sum(1 / len(row.facts["choices"]) for row in rows) / len(rows)
         return Choices(name, rows, _chance(table, guess, where), chat)
-    judge = scorer(kind, setting, where=where, folder=folder, allow_python=allow_python)
+    judge = scorer(kind, setting, where=where, folder=folder, allow_python=allow_python, planning=planning)
     tokens = _setting(table, "max_new_tokens", int, 32, where)
     if not 1 <= tokens <= 100_000:
         raise EditkitError(f"{where}: max_new_tokens must be from 1 to 100000, found {tokens}.")

@@ -59,7 +59,9 @@ class Scorer:
         return self.judge(answer, row)
 
 
-def scorer(kind: str, setting: Any, *, where: str, folder: Path, allow_python: bool = False) -> Scorer:
+def scorer(
+    kind: str, setting: Any, *, where: str, folder: Path, allow_python: bool = False, planning: bool = False
+) -> Scorer:
     """The scorer ``kind`` with its setting, checked before anything runs.
 
     Args:
@@ -67,6 +69,7 @@ def scorer(kind: str, setting: Any, *, where: str, folder: Path, allow_python: b
         where: the file, for messages.
         folder: where relative files and Python modules are looked up.
         allow_python: whether `python` may import and run the user's function.
+        planning: whether the task is only described: its module is looked for, but neither imported nor run.
     """
     if kind not in SCORERS:
         raise EditkitError(f"{where}: unknown scorer {kind!r}. Expected one of {', '.join(SCORERS)}, or choice.")
@@ -89,6 +92,9 @@ def scorer(kind: str, setting: Any, *, where: str, folder: Path, allow_python: b
         except regex.error as error:
             raise EditkitError(f"{where}: the pattern {setting!r:.80} is not valid: {error}.") from error
         return Scorer(kind, setting, partial(_regex, pattern=pattern, where=where))
+    if planning:
+        _module_and_function(setting, where, folder)
+        return Scorer(kind, setting, partial(_planned, name=setting, where=where))
     if not allow_python:
         raise EditkitError(
             f"{where}: the scorer {setting!r} would run Python code from this machine in this process. "
@@ -154,6 +160,10 @@ def _python(
     return float(value), ""
 
 
+def _planned(answer: str, row: Mapping[str, Any], *, name: str, where: str) -> tuple[float, str]:
+    raise EditkitError(f"{where}: {name} was found only to plan with, and cannot score {answer!r:.60}.")
+
+
 def _answers(row: Mapping[str, Any]) -> tuple[str, ...]:
     answer = row["answer"]
     return tuple(str(part) for part in (answer if isinstance(answer, list | tuple) else [answer]))
@@ -193,11 +203,27 @@ def _words(setting: Any, where: str, folder: Path) -> Any:
     return regex.compile(rf"(?<!\w)(?:{options})(?!\w)")
 
 
-def _function(name: str, where: str, folder: Path) -> tuple[Callable[..., Any], str]:
-    """The function, and the digest of the file it was looked up in."""
+def _module_and_function(name: str, where: str, folder: Path) -> tuple[str, str]:
+    """Both names, where there is such a module: nothing of it is run."""
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
         raise EditkitError(f"{where}: a Python scorer is written module:function, found {name!r}.")
+    beside = folder / f"{module}.py"
+    package = module.partition(".")[0]  # to look for a module inside of a package would import the package
+    try:
+        found = beside.is_file() or importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):
+        found = False
+    if not found:
+        raise EditkitError(
+            f"{where}: the scorer {name!r} cannot be imported: there is no module {module}. Expected {beside}."
+        )
+    return module, attribute
+
+
+def _function(name: str, where: str, folder: Path) -> tuple[Callable[..., Any], str]:
+    """The function, and the digest of the file it was looked up in."""
+    module, attribute = _module_and_function(name, where, folder)
     beside = folder / f"{module}.py"
     try:
         if beside.is_file():
