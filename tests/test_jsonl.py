@@ -142,6 +142,20 @@ def test_python_runs_only_where_it_is_allowed(folder: Path) -> None:
             jsonl.task(table | {"scorer": {"python": name}}, folder=folder, allow_python=True)
 
 
+def test_a_python_scorer_that_fails_is_named_with_its_line_and_the_answer(folder: Path) -> None:
+    table: dict[str, Any] = {"prompts": "sums.jsonl", "scorer": {"python": "mine:half"}}
+    (folder / "mine.py").write_text("def half(answer, row):\n    return 1 / 0\n")
+    found = jsonl.task(table, folder=folder, allow_python=True, where="my.yaml")
+    with pytest.raises(
+        EditkitError, match=r"my\.yaml: .*'mine:half' failed in line 2 of mine\.py.*zero.*'It is 3 0 1 "
+    ):
+        found.score(found.examples()[1], ["It is 3 " + " ".join(map(str, range(100)))])
+    for text, says in [("\nhalf = (", "line 2 of mine.py (SyntaxError"), ("\n\n1 / 0", "line 3 of mine.py (ZeroDiv")]:
+        (folder / "mine.py").write_text(text)
+        with pytest.raises(EditkitError, match=rf"mine failed in {re.escape(says)}"):
+            jsonl.task(table, folder=folder, allow_python=True)
+
+
 def test_choices_are_compared_per_character(folder: Path) -> None:
     rows = [{"prompt": f"Q{n}?", "choices": ["no", "certainly"], "answer": n % 2} for n in range(30)]
     (folder / "choices.jsonl").write_text("\n".join(json.dumps(row) for row in rows))

@@ -17,6 +17,7 @@ import hashlib
 import importlib
 import importlib.util
 import math
+import traceback
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from typing import Any
 
 import regex
 
-from editkit.errors import EditkitError
+from editkit.errors import EditkitError, first_line
 
 Judge = Callable[[str, Mapping[str, Any]], tuple[float, str]]
 """(answer, row) -> (score in [0, 1], what was found)."""
@@ -154,7 +155,13 @@ def _numeric(answer: str, row: Mapping[str, Any]) -> tuple[float, str]:
 def _python(
     answer: str, row: Mapping[str, Any], *, function: Callable[..., Any], name: str, where: str
 ) -> tuple[float, str]:
-    value = function(answer, dict(row))
+    try:
+        value = function(answer, dict(row))
+    except Exception as error:
+        raise EditkitError(
+            f"{where}: the scorer {name!r} failed{_reason(error, name)}, on the answer {answer!r:.60}. "
+            "Mend the function: it must return a number from 0 to 1 for any text."
+        ) from error
     if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
         raise EditkitError(f"{where}: {name} must return a number from 0 to 1, found {value!r:.60} for {answer!r:.60}.")
     return float(value), ""
@@ -235,10 +242,24 @@ def _function(name: str, where: str, folder: Path) -> tuple[Callable[..., Any], 
             loaded = importlib.import_module(module)
     except ImportError as error:
         raise EditkitError(f"{where}: the scorer {name!r} cannot be imported: {error}. Expected {beside}.") from error
+    except (Exception, SystemExit) as error:
+        raise EditkitError(
+            f"{where}: the scorer {name!r} cannot be imported: {module} failed{_reason(error, name)}. Mend the file."
+        ) from error
     function = getattr(loaded, attribute, None)
     if not callable(function):
         raise EditkitError(f"{where}: {module} has no function {attribute!r}.")
     return function, _digest(loaded)
+
+
+def _reason(error: BaseException, name: str) -> str:
+    """What went wrong, and in which line of the user's module: the deepest one that the error came through."""
+    file = f"{name.partition(':')[0].rpartition('.')[2]}.py"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == file]
+    if isinstance(error, SyntaxError) and Path(error.filename or "").name == file:
+        lines.append(error.lineno)
+    place = f" in line {lines[-1]} of {file}" if lines else ""
+    return f"{place} ({type(error).__name__}: {first_line(error)})"
 
 
 def _digest(module: ModuleType) -> str:
