@@ -24,6 +24,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from editkit import strict_yaml
 from editkit.errors import EditkitError
 from editkit.evaluation import Criteria
 
@@ -112,7 +113,7 @@ def text(name: str) -> str:
 def parse(text: str, *, where: str) -> Recipe:
     """Read YAML text as a recipe; ``where`` names it in errors."""
     try:
-        value = yaml.safe_load(text)
+        value = strict_yaml.load(text)
     except (yaml.YAMLError, RecursionError) as error:
         raise EditkitError(f"{where} is not YAML: {' '.join(str(error).split())}.") from error
     if not isinstance(value, dict):

@@ -30,6 +30,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from editkit import recipe as recipes
+from editkit import strict_yaml
 from editkit.errors import EditkitError
 from editkit.evaluation import EvalReport
 from editkit.localization import Localization
@@ -122,7 +123,7 @@ def read(path: Path) -> Study:
         EditkitError: naming the file, the key and what is wrong with it.
     """
     try:
-        value = yaml.safe_load(path.read_text("utf-8"))
+        value = strict_yaml.load(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise EditkitError(f"The study {path} cannot be read: {' '.join(str(error).split())}.") from error
     if not isinstance(value, dict):

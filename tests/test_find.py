@@ -61,3 +61,9 @@ def test_a_file_that_is_no_table_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "task.yaml").write_text(text)
     with pytest.raises(EditkitError, match=r"task\.yaml"):
         find(str(tmp_path / "task.yaml"))
+
+
+def test_a_key_that_is_there_twice_is_named(tmp_path: Path) -> None:
+    (tmp_path / "task.yaml").write_text("swear: [darn]\nswear: [heck]\n")
+    with pytest.raises(EditkitError, match=r"task\.yaml .*'swear' of line 2 was in line 1 already"):
+        find(str(tmp_path / "task.yaml"))

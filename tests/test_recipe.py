@@ -33,6 +33,7 @@ def test_a_built_in_recipe_reads_and_its_dump_reads_back_equal(name: str) -> Non
         ("capability: swear\ntarget: swear\nretain: []", ["retain"]),
         ("- a\n- b", ["expected a table"]),
         ("a: [", ["not YAML"]),
+        (GOOD + "damage:\n  each: 0.1\n  each: 0.2", ["the key 'each' of line 6 was in line 5 already"]),
         ("!!python/object/apply:os.system ['true']", ["not YAML"]),
     ],
 )

@@ -183,6 +183,7 @@ def test_the_paper_is_covered() -> None:
     [
         ("", "expected a table"),
         ("study: [", "cannot be read"),
+        ("study: a\nmodels: [m]\nstudy: b", "'study' of line 3 was in line 1 already"),
         ("study: a", "models: Field required"),
         ("study: a\nmodels: []\nmethods: [css]\nheads: [1]\ncapabilities: [{recipe: swear}]", "models: .*at least 1"),
         ("study: a\nmodels: [m]\nmethods: [magic]\nheads: [1]\ncapabilities: [{recipe: swear}]", "methods.0"),

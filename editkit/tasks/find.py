@@ -99,8 +99,10 @@ def _swear(table: Mapping[str, Any], where: str, folder: Path) -> Task:
 def _table(path: Path) -> Mapping[str, Any]:
     import yaml
 
+    from editkit import strict_yaml
+
     try:
-        value = yaml.safe_load(path.read_text("utf-8"))
+        value = strict_yaml.load(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise EditkitError(f"The task {path} cannot be read: {' '.join(str(error).split())}.") from error
     if not isinstance(value, Mapping):
