@@ -208,3 +208,29 @@ def test_a_plan_runs_no_python_of_the_recipe(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
     (tmp_path / "mine.py").unlink()
     assert "there is no module mine. Expected mine.py" in run("plan", "own.yaml", at=tmp_path).output
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "says"),
+    [
+        ("recipes >/dev/full", 1, "error: No space left on device. See that there is room"),
+        ("inspect >/dev/full", 1, "error: No space left on device. See that there is room"),
+        ("inspect >&-", 0, ""),
+        ("recipes >&-", 0, ""),
+        ("verify . 2>&-", 5, ""),
+    ],
+)
+def test_an_output_that_takes_nothing_is_no_traceback(command: str, code: int, says: str, tmp_path: Path) -> None:
+    script = f'"{sys.executable}" -m editkit {command}'
+    found = subprocess.run(["sh", "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert found.returncode == code, found.stderr
+    assert found.stderr.startswith(says) and found.stderr.count("\n") == bool(says)
+
+
+def test_a_file_that_may_not_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(out: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(out / "README.md"))
+
+    monkeypatch.setattr("editkit.outcome.render_again", refuse)
+    found = run("card", str(tmp_path))
+    assert found.exit_code == 1 and "README.md: Permission denied. See that" in " ".join(found.stderr.split())

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from editkit.errors import EditkitError
+from editkit.errors import EditkitError, first_line
 
 METHODS = ("auto", "halving", "css", "csb", "greedy", "one-shot")
 
@@ -40,7 +40,9 @@ class Commands(click.Group):
                 warnings.showwarning = _warned
                 for category in (DeprecationWarning, FutureWarning):  # of libraries, for those who write programs
                     warnings.simplefilter("ignore", category)
-                return super().invoke(ctx)
+                done = super().invoke(ctx)
+                _flush()
+                return done
         except EditkitError as error:
             _flagged("error:", str(error), "red")
             ctx.exit(error.exit_code)
@@ -49,8 +51,29 @@ class Commands(click.Group):
             click.echo("\n" + fitting(said), err=True)
             ctx.exit(130)
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _discard_output()
             ctx.exit(141)
+        except OSError as error:
+            place = f"{error.filename}: " if error.filename else ""
+            said = error.strerror or first_line(error)
+            remedy = "See that there is room, and that what is named may be read and written; then run it again."
+            _flagged("error:", f"{place}{said}. {remedy}", "red")
+            try:
+                _flush()
+            except OSError:
+                _discard_output()
+            ctx.exit(1)
+
+
+def _flush() -> None:
+    """Write what waits for stdout, if there is one, while an error can still be told."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _discard_output() -> None:
+    """What stdout did not take is not tried again when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _flagged(flag: str, text: str, color: str) -> None:
@@ -122,7 +145,7 @@ def say(text: str) -> None:
 
 def fitting(text: str) -> str:
     """Text for stderr: on a terminal lines end between words; elsewhere they stay whole."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         return text
     width = shutil.get_terminal_size().columns
     options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
@@ -134,7 +157,7 @@ def quiet_in_pipes() -> Iterator[None]:
     """The client's own progress bars are for terminals: in a file they are noise."""
     from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
-    if sys.stderr.isatty() or are_progress_bars_disabled():
+    if (sys.stderr is not None and sys.stderr.isatty()) or are_progress_bars_disabled():
         yield
         return
     disable_progress_bars()

@@ -6,6 +6,7 @@ console(sys.stdout).print(table)      a pipe gets the whole table, a stream with
 from __future__ import annotations
 
 import codecs
+import io
 import os
 import sys
 from typing import IO
@@ -27,7 +28,7 @@ def show(result: RenderableType) -> None:
         return
     with place.capture() as captured:
         place.print(result)
-    sys.stdout.write("\n".join(line.rstrip() for line in captured.get().split("\n")))
+    place.file.write("\n".join(line.rstrip() for line in captured.get().split("\n")))
 
 
 def say(text: str) -> None:
@@ -38,8 +39,14 @@ def say(text: str) -> None:
         print(text)
 
 
-def console(stream: IO[str]) -> Console:
-    """A console on ``stream`` that honours NO_COLOR and COLUMNS, and never fails on a character it cannot write."""
+def console(stream: IO[str] | None) -> Console:
+    """A console on ``stream`` that honours NO_COLOR and COLUMNS, and never fails on a character it cannot write.
+
+    Args:
+        stream: None where it was closed before the program began: what is printed is lost, as was wished.
+    """
+    if stream is None:
+        stream = io.StringIO()
     if hasattr(stream, "reconfigure"):
         codecs.register_error("editkit", _nearest)
         stream.reconfigure(errors="editkit")  # type: ignore[attr-defined]
