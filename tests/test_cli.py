@@ -234,3 +234,29 @@ def test_a_file_that_may_not_be_written_is_named(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("editkit.outcome.render_again", refuse)
     found = run("card", str(tmp_path))
     assert found.exit_code == 1 and "README.md: Permission denied. See that" in " ".join(found.stderr.split())
+
+
+@pytest.mark.parametrize("command", ["study study.yaml --out", "localize swear -o", "localize swear --plot"])
+def test_a_file_in_no_folder_is_told_before_the_work(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*_: object, **__: object) -> None:
+        raise AssertionError("the work began")
+
+    monkeypatch.setattr("editkit.study.run", work)
+    monkeypatch.setattr("editkit.cli.search._load", work)
+    (tmp_path / "study.yaml").write_text(
+        "study: own\nmodels: [bundled]\nmethods: [halving]\nheads: [1]\ncapabilities: [{recipe: swear}]\n"
+    )
+    found = run(*command.split(), "gone/x.md", at=tmp_path)
+    assert found.exit_code == 2 and "gone/x.md: there is no folder gone. Make it first" in found.stderr
+
+
+def test_a_table_that_cannot_be_written_is_still_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("editkit.cli.studies._measured", lambda *_: "the table\n")
+    (tmp_path / "study.yaml").write_text(
+        "study: own\nmodels: [bundled]\nmethods: [halving]\nheads: [1]\ncapabilities: [{recipe: swear}]\n"
+    )
+    found = run("study", "study.yaml", "--out", "/dev/full", at=tmp_path)
+    assert found.exit_code == 2 and found.stdout == "the table\n"
+    assert "/dev/full cannot be written: No space left" in found.stderr

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from editkit.errors import EditkitError, first_line
+from editkit.errors import EditkitError, UsageError, first_line
 
 METHODS = ("auto", "halving", "css", "csb", "greedy", "one-shot")
 
@@ -125,6 +125,19 @@ work = click.option(
     metavar="DIR",
     help="Where measurements are kept. Default: the user's cache.",
 )
+
+
+def require_folder(option: str, path: Path | None) -> None:
+    """Before the work: is there a folder for the file that the work will end in?"""
+    if path is not None and not path.parent.is_dir():
+        raise UsageError(f"{option} {path}: there is no folder {path.parent}. Make it first, or name another file.")
+
+
+def write(path: Path, data: bytes) -> None:
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
 
 
 def print_json(value: Any) -> None:

@@ -20,9 +20,11 @@ from editkit.cli.commands import (
     print_json,
     quiet_in_pipes,
     remote_code,
+    require_folder,
     seed,
     which_model,
     work,
+    write,
 )
 from editkit.errors import NotLocalized, TooMuchDamage, UsageError
 
@@ -127,6 +129,8 @@ def localize(name: str, out: Path | None, plot: Path | None, as_json: bool, **op
     """
     from editkit import recipe
 
+    require_folder("--out", out)
+    require_folder("--plot", plot)
     recipe.read(name)  # a name that is none is told before anything heavy is imported or loaded
     from editkit import api
     from editkit.render import terminal
@@ -136,9 +140,9 @@ def localize(name: str, out: Path | None, plot: Path | None, as_json: bool, **op
     model = _load(options)
     found = api.localize(model, name, stages=terminal.stages(), **options)
     if out is not None:
-        _write(out, found.to_json().encode())
+        write(out, found.to_json().encode())
     if plot is not None:
-        _write(plot, api.head_map(model, found))
+        write(plot, api.head_map(model, found))
     click.echo(found.to_json(), nl=False) if as_json else terminal.show(terminal.localization(found))
     if not found.found:
         raise NotLocalized(f"{name!r} did not localize: no head's knockout lowers it by more than chance explains.")
@@ -191,10 +195,3 @@ def _heads(text: str | None) -> int | None:
     if not text.isdigit() or int(text) < 1:
         raise UsageError(f"--heads {text}: expected a number of heads, 1 or more, or auto.")
     return int(text)
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editkit.cli.commands import note, placing, work
+from editkit.cli.commands import note, placing, require_folder, work, write
 
 if TYPE_CHECKING:
     from editkit.study import Study
@@ -28,11 +28,12 @@ def study(file: Path, out: Path | None, work: Path | None, planned: bool, gpu: s
     """
     from editkit import study as studies
 
+    require_folder("--out", out)
     wanted = studies.read(file)
     text = _predicted(wanted, file, gpu) if planned else _measured(wanted, file, work, options)
-    if out is not None:
-        out.write_text(text, "utf-8")
     click.echo(text, nl=False)
+    if out is not None:
+        write(out, text.encode())
 
 
 def _predicted(wanted: Study, file: Path, gpu: str) -> str:
