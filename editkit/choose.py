@@ -57,7 +57,7 @@ def choose(
     ranked = [effect.unit for effect in found.order if isinstance(effect.unit, Head)]
     if count is not None and count > len(ranked):
         raise EditkitError(
-            f"{count} heads were asked for, but only {len(ranked)} can be chosen from: universal heads are set aside. "
+            f"{count} heads were asked for, but the search ranked {len(ranked)} (universal heads are set aside). "
             "Ask for fewer (--heads), or leave the number open."
         )
     most = min(len(ranked), count or recipe.max_heads)

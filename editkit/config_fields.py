@@ -53,7 +53,7 @@ def read_json(directory: Path) -> dict[str, Any]:
     path = Path(directory) / "config.json"
     try:
         path.lstat()
-        value = json.loads(inside(directory, path.name).read_text(encoding="utf-8"))
+        value = json.loads(inside(path.parent, path.name).read_text(encoding="utf-8"))
         _check_sizes(value, path)
     except OSError as error:
         raise EditkitError(f"{path} cannot be read: {error.strerror}. Expected a Hugging Face checkpoint.") from error

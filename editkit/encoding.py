@@ -81,9 +81,11 @@ def _split(tokenizer: Any, prompt: str, continuation: str) -> Encoded:
 
 def _read(tokenizer: Any, text: str) -> list[int]:
     """Token ids of a text that goes on: without the end that some tokenizers put behind every text."""
-    ids, plain = tokenizer(text)["input_ids"], tokenizer(text, add_special_tokens=False)["input_ids"]
-    ended = ids[-1:] == [tokenizer.eos_token_id] and ids[len(ids) - 1 - len(plain) : -1] == plain
-    return ids[:-1] if ended else ids
+    ids = tokenizer(text)["input_ids"]
+    if ids[-1:] != [tokenizer.eos_token_id]:
+        return ids
+    plain = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids[:-1] if ids[len(ids) - 1 - len(plain) : -1] == plain else ids
 
 
 def _start(tokenizer: Any) -> int:
