@@ -31,7 +31,7 @@ from editkit.store import opened
 from editkit.task import Task
 from editkit.tasks import TASKS
 from editkit.tasks.find import find
-from editkit.units import Unit
+from editkit.units import Unit, units
 from editkit.universal import Universals
 from editkit.work import work_for
 
@@ -66,11 +66,11 @@ def localize(
 
 
 @contextmanager
-def knocked_out(model: LanguageModel, heads: Iterable[Unit]) -> Iterator[None]:
-    """Knock ``heads`` out while the block runs; whatever the model generates or scores meanwhile is without them."""
+def knocked_out(model: LanguageModel, heads: Iterable[Unit | str]) -> Iterator[None]:
+    """Knock ``heads`` (or their names) out while the block runs; all that the model says meanwhile is without them."""
     from editkit.knockout import knocked_out as hooked
 
-    with hooked(model.network, model.architecture, heads):
+    with hooked(model.network, model.architecture, units(heads)):
         yield
 
 
@@ -90,8 +90,8 @@ def evaluate(
     """Compare a model with its base: the same examples of the ``report`` split, paired, with intervals.
 
     Args:
-        tasks: names of tasks; all built-in ones if empty. Where ``model`` is an output of editkit, the task that its
-            recipe removed is the target of the verdict.
+        tasks: a task's name, or several; all built-in ones if empty. Where ``model`` is an output of editkit, the task
+            that its recipe removed is the target of the verdict.
         limit: examples per task.
     """
     from editkit.comparison import compared
@@ -223,7 +223,8 @@ def _later(model: LanguageModel | Source | str | Path | None, device: str, dtype
 
 
 def _tasks(names: Sequence[str], allow_code: bool) -> list[Task]:
-    return [find(name, where="--task", allow_code=allow_code) for name in names] or list(TASKS.values())
+    wanted = dict.fromkeys([names] if isinstance(names, str) else names)
+    return [find(name, where="--task", allow_code=allow_code) for name in wanted] or list(TASKS.values())
 
 
 def _capability(name: str | Path | Recipe, allow_code: bool) -> Capability:

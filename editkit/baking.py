@@ -15,12 +15,12 @@ from editkit.errors import EditkitError, UsageError
 from editkit.export import EXPORTS, delta
 from editkit.export.checkpoint import Written
 from editkit.source import Source, resolve
-from editkit.units import Unit, parse_all
+from editkit.units import Unit, parse_all, units
 
 
 def bake(
     base: Source | str | Path | None,
-    heads: Iterable[Unit] | str | Path,
+    heads: Iterable[Unit | str] | str | Path,
     *,
     out: str | Path,
     format: str = "checkpoint",
@@ -32,8 +32,8 @@ def bake(
 
     Args:
         base: a model's ``source``, a Hub id, a local directory, or None for the bundled organism.
-        heads: the heads; or the path of an ``edit.json``, of an output of editkit, or of a delta, which must fit
-            ``base`` (None: the model that the edit names).
+        heads: the heads, or their names; or the path of an ``edit.json``, of an output of editkit, or of a delta, which
+            must fit ``base`` (None: the model that the edit names).
         format: ``checkpoint``, ``lora`` (exact; the base is loaded to measure it) or ``delta`` (only what changed).
         link: share unchanged files with the base instead of copying them (checkpoint).
         allow_large_rank: write an adapter even where vLLM cannot serve its rank (lora).
@@ -48,7 +48,7 @@ def bake(
         edit, source = _edit_at(Path(heads), base, revision)
     else:
         source = base if isinstance(base, Source) else resolve(base, revision, identify=format != "checkpoint")
-        edit = Edit(source.base, frozenset(heads))
+        edit = Edit(source.base, units(heads))
     options = {"checkpoint": {"link": link}, "lora": {"allow_large_rank": allow_large_rank}}.get(format, {})
     return EXPORTS[format](edit, source, Path(out), **options)
 
@@ -73,10 +73,13 @@ def bake_named(model: str | None, *, heads: str | None, edit: Path | None, form:
         UsageError: neither or both of ``heads`` and ``edit`` are given.
     """
     if heads is not None and edit is None:
-        units = parse_all(heads)
-        if not units:
+        try:
+            chosen = parse_all(heads)
+        except EditkitError as error:
+            raise UsageError(f"--heads: {error}") from error
+        if not chosen:
             raise UsageError("--heads names no head: expected some, such as L11H2,L26H7.")
-        return bake(model, units, format=form, **options)
+        return bake(model, chosen, format=form, **options)
     if edit is not None and heads is None:
         return bake(model, edit, format=form, **options)
     raise UsageError("Give either --heads L11H2,L26H7 or --edit edit.json, not both and not neither.")

@@ -2,6 +2,7 @@
 
 EditkitError            1   a message that says what, where, expected, found, and what to do
 ├── OutOfMemory         1   not even one request fits in the memory of the device
+├── Unreachable         1   the Hub does not answer, or nobody may ask it
 ├── UsageError          2   the command was called wrongly
 ├── NotLocalized        3   the capability did not localize: evidence is written, no checkpoint
 ├── TooMuchDamage       4   the goal costs more than the damage budget: evidence is written, no checkpoint
@@ -28,6 +29,10 @@ class EditkitError(Exception):
 
 class OutOfMemory(EditkitError):
     """Not a fact about the model: never to be taken for "cannot do this"."""
+
+
+class Unreachable(EditkitError):
+    """Nothing was learned of the repository: what is on this machine may do."""
 
 
 class UsageError(EditkitError):

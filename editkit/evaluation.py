@@ -252,7 +252,7 @@ def _points(value: float) -> str:
 
 
 def _change(delta: Interval) -> str:
-    return f"{100 * delta.mean:+.1f} points [{100 * delta.low:+.1f}, {100 * delta.high:+.1f}]"
+    return f"{100 * delta.mean:+.1f} points [{100 * delta.low:+.1f}, {100 * delta.high:+.1f}]".replace("-", "−")
 
 
 def _normal(level: float) -> float:

@@ -20,11 +20,11 @@ from typing import Any
 from editkit import architecture, config_fields, convert, headers
 from editkit.architecture import Architecture
 from editkit.config_fields import Fields
-from editkit.errors import EditkitError
+from editkit.errors import EditkitError, Unreachable
 from editkit.export import lora
 from editkit.files import printable
 from editkit.headers import TensorInfo
-from editkit.source import BUNDLED, is_bundled, local, weight_files
+from editkit.source import BUNDLED, cached, here, is_bundled, weight_files
 from editkit.weights.slices import ZERO_IS_ZERO
 
 REMEDY = "edit the unquantized checkpoint, then quantize the result"
@@ -96,6 +96,7 @@ class Inspection:
 
 def inspect(model: str | Path | None = None, *, revision: str | None = None) -> Inspection:
     """Describe a model from its config and its safetensors headers; from the Hub, those alone are fetched.
+    Where the Hub does not answer, a copy in the Hub's cache is described.
     A local directory of pickles is described from their tables, which are read without running anything in them.
 
     Args:
@@ -104,20 +105,16 @@ def inspect(model: str | Path | None = None, *, revision: str | None = None) -> 
     Raises:
         EditkitError: if the model cannot be found, or is of a type whose heads cannot be edited.
     """
-    if is_bundled(model):
-        from editkit import organism
-
-        return of_directory(Path(organism.path()), name=BUNDLED)
-    directory = local(str(model))
+    directory = here(model)
     if directory is not None:
-        return of_directory(directory, name=str(model))
+        return of_directory(directory, name=BUNDLED if is_bundled(model) else str(model))
     return _of_repository(str(model).removeprefix("hf://"), revision)
 
 
 def of_directory(directory: Path, *, name: str, revision: str | None = None) -> Inspection:
     """Describe a checkpoint on this machine."""
-    config = config_fields.read_json(directory)
     pickled = weight_files(directory)[0].endswith(".bin")
+    config = config_fields.read_json(directory)
     stored = convert.described(directory) if pickled else headers.read(directory)
     fields = config_fields.from_json(config)
     shapes, packed = _linear_maps(stored.tensors, config, fields)
@@ -150,7 +147,13 @@ def _of_repository(name: str, revision: str | None) -> Inspection:
     if re.fullmatch(r"[\w.\-]{1,96}(/[\w.\-]{1,96})?", name, re.ASCII) is None or ".." in name:
         raise EditkitError(f"{printable(name)}: no such directory, and not a Hub id like owner/name.")
     with tempfile.TemporaryDirectory() as folder:
-        commit = fetch(connect(None, None), name, revision, Path(folder))
+        try:
+            commit = fetch(connect(None, None), name, revision, Path(folder))
+        except Unreachable:
+            snapshot = cached(name, revision)
+            if snapshot is None:
+                raise
+            return of_directory(snapshot, name=name, revision=snapshot.name)
         return of_directory(Path(folder), name=name, revision=commit)
 
 

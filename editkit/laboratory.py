@@ -6,15 +6,17 @@ results = list(study.run(wanted, work=bench.work, locate=bench.locate, assess=be
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from editkit import evaluation, study
+from editkit import evaluation, source, study
 from editkit import locate as locating
 from editkit.evaluation import EvalReport, Row
 from editkit.evidence import Sheet, again, answers, null, rows
+from editkit.files import stamp
 from editkit.loading import load
 from editkit.localization import Localization
 from editkit.memory import free
@@ -23,7 +25,7 @@ from editkit.progress import Stages, silent
 from editkit.recipe import Recipe
 from editkit.store import opened
 from editkit.task import Task
-from editkit.tasks.find import find
+from editkit.tasks.find import files, find
 from editkit.units import Head
 from editkit.work import work_for
 
@@ -85,12 +87,24 @@ class Laboratory:
             paired(before, after), criteria=recipe.criteria, null=chance, noise=paired(before, second)
         )
 
+    def basis(self, cell: study.Cell) -> str:
+        """Digest of the precision, and of sizes and times of the files on this machine that the cell is measured from.
+
+        A model on the Hub is its name: what was measured of it stays measured. The store below knows contents, so a
+        file that was only touched costs little.
+        """
+        model = source.here(_name(cell.model))
+        recipe = cell.capability.recipe
+        specs = (recipe.target, *recipe.retain, *cell.capability.also)
+        paths = [*_below(model), *(path for spec in specs for path in files(spec, self.folder))]
+        stamps = [(path.name, stamp(path)) for path in paths]
+        return hashlib.sha256(repr((self.dtype, stamps)).encode()).hexdigest()
+
     def _live(self, model: str) -> LanguageModel:
         if model not in self.loaded:
             self.loaded.clear()
             free()
-            name = None if model == study.BUNDLED else model
-            self.loaded[model] = load(name, device=self.device, dtype=self.dtype)
+            self.loaded[model] = load(_name(model), device=self.device, dtype=self.dtype)
         return self.loaded[model]
 
     def _store(self, live: LanguageModel, cell: study.Cell) -> Path:
@@ -101,3 +115,11 @@ class Laboratory:
             return find(spec, where=recipe.capability, folder=self.folder, allow_code=self.allow_code)
 
         return locating.Capability(recipe, found(recipe.target), tuple(found(spec) for spec in recipe.retain))
+
+
+def _name(model: str) -> str | None:
+    return None if model == study.BUNDLED else model
+
+
+def _below(model: Path | None) -> list[Path]:
+    return [] if model is None else sorted(path for path in model.rglob("*") if path.is_file())

@@ -11,10 +11,14 @@ from typing import Any
 import torch
 
 from editkit.errors import EditkitError, first_line
+from editkit.files import printable
 from editkit.memory import Budget
 from editkit.model import TOKENS_PER_BATCH, LanguageModel
 from editkit.sharing import shareable
 from editkit.source import Source, resolve
+
+REFUSALS = (OSError, ValueError, KeyError, ImportError, AttributeError, RuntimeError, TypeError)
+"""What transformers raises for files that it cannot make a model or a tokenizer of."""
 
 
 def load(
@@ -62,22 +66,30 @@ def load_source(
     from editkit.proof import prove
 
     logging.disable_progress_bar()
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # what it would warn of is an error here, or no matter
     spread = device in {"balanced", "balanced_low_0", "sequential"}
     options: dict[str, Any] = {"device_map": device} if spread else {}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source.directory, trust_remote_code=trust_remote_code)
-        network = AutoModelForCausalLM.from_pretrained(
+        tokenizer = _with_words(source, AutoTokenizer, trust_remote_code)
+        network, loaded = AutoModelForCausalLM.from_pretrained(
             source.directory,
             dtype=dtype if dtype == "auto" else getattr(torch, dtype),
             trust_remote_code=trust_remote_code,
             use_safetensors=None,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
             **options,
-        )
-    except (OSError, ValueError, KeyError, ImportError, AttributeError) as error:
+        )  # pyright: ignore[reportGeneralTypeIssues]
+    except REFUSALS as error:
         raise EditkitError(
             f"{source.base.model} cannot be loaded as a causal language model: {first_line(error).rstrip('.')}. "
             "`editkit inspect` shows what its files say."
         ) from error
+    finally:
+        logging.set_verbosity(verbosity)
+    _require_weights(source, network, loaded)
+    _require_fit(source, network, tokenizer)
     if not spread:
         network = network.to(_device(device))  # pyright: ignore
     network.eval().requires_grad_(False)
@@ -97,6 +109,51 @@ def load_source(
         padded=harmless(network, tokenizer),
         placement=device,
     )
+
+
+def _with_words(source: Source, auto: Any, trust_remote_code: bool) -> Any:
+    """The tokenizer. One without a vocabulary is refused: transformers makes it up where some types have no files."""
+    try:
+        tokenizer = auto.from_pretrained(source.directory, trust_remote_code=trust_remote_code)
+        problem = "" if set(_sample(tokenizer)) - {tokenizer.unk_token_id} else "it knows no words"
+    except REFUSALS as error:
+        tokenizer, problem = None, " ".join(str(error).split())[:300].rstrip(".")
+    if problem:
+        raise EditkitError(
+            f"{source.base.model}: its tokenizer cannot be used: {problem}. Expected tokenizer.json, or what this type "
+            "has instead, beside the weights: download the model again, or copy these files there."
+        )
+    return tokenizer
+
+
+def _sample(tokenizer: Any) -> list[int]:
+    return tokenizer("Say a number, please.", add_special_tokens=False)["input_ids"]
+
+
+def _require_fit(source: Source, network: Any, tokenizer: Any) -> None:
+    """Refuse the tokenizer of another model. Its special tokens may lie beyond the embeddings: some are never used."""
+    rows, most = network.get_input_embeddings().weight.shape[0], max(_sample(tokenizer))
+    if most >= rows:
+        raise EditkitError(
+            f"{source.base.model}: its tokenizer writes token {most}, but the model has embeddings for {rows}: they do "
+            "not belong together. Download the model again, or copy its own tokenizer there."
+        )
+
+
+def _require_weights(source: Source, network: Any, loaded: Any) -> None:
+    """Refuse a model that is random numbers in part: transformers fills in what the files lack, with a warning only."""
+    kind, advice = type(network).__name__, "Download it again, or give the checkpoint with its language-model head."
+    if missing := sorted(map(str, loaded["missing_keys"])):
+        listed = ", ".join(map(printable, missing[:3])) + (", ..." if len(missing) > 3 else "")
+        raise EditkitError(
+            f"{source.base.model}: expected a whole {kind}, but its files lack {len(missing)} tensors ({listed}): "
+            f"whatever it answers would be chance. {advice}"
+        )
+    for name, found, expected in sorted(loaded["mismatched_keys"]):
+        raise EditkitError(
+            f"{source.base.model}: {printable(name)} has the shape {tuple(found)}, but its config.json makes a {kind} "
+            f"that needs {tuple(expected)}. {advice}"
+        )
 
 
 def _greedy(config: Any) -> Any:

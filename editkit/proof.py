@@ -1,9 +1,10 @@
 """The causal self-check at load: an architecture is believed only after its sites have moved the logits.
 
-    prove(model, architecture)      # two forward passes over a few random tokens, or an EditkitError
+    prove(model, architecture)      # a few passes over a few random tokens, or an EditkitError
 
 Multiplying every head by 1 must change nothing, bit for bit: the hooks reach the projections and do no harm. Switching
-off all heads of a site must change the logits: the site is really on the path from tokens to logits.
+off all heads of a site must change the logits: the site is really on the path from tokens to logits. And no token may
+depend on a later one: what scores an answer given in advance would read the answer.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from editkit.architecture import Architecture
 from editkit.errors import EditkitError
 from editkit.knockout import gated, knocked_out, places
+from editkit.sharing import REFUSALS
 
 TOKENS = 8
 ROWS = 16
@@ -23,13 +25,24 @@ NOISE = 1e-6
 """Relative. Switching heads off in one row may move others by this much: experts then sum in another order."""
 
 
-@torch.inference_mode()
 def prove(model: torch.nn.Module, architecture: Architecture) -> None:
-    """Check every site of a loaded model against its logits.
+    """Check every site of a loaded model against its logits, and that it reads from left to right.
 
     Raises:
-        EditkitError: naming the layers whose knockout does nothing, or saying that an empty mask does something.
+        EditkitError: naming the layers whose knockout does nothing, or saying that an empty mask does something, or
+            that earlier tokens depend on later ones.
     """
+    _prove_sites(model, architecture)
+    if _reads_ahead(model):
+        raise EditkitError(
+            f"What this {architecture.model_type} says of a token depends on the tokens behind it: scores would read "
+            'the answers they should predict. An encoder becomes a decoder by "is_decoder": true in its config.json; '
+            "other models of this kind can be baked, not measured."
+        )
+
+
+@torch.inference_mode()
+def _prove_sites(model: torch.nn.Module, architecture: Architecture) -> None:
     sites = _alive(model, architecture)
     unmoved: list[int] = []
     for start in range(0, len(sites), ROWS):
@@ -41,6 +54,31 @@ def prove(model: torch.nn.Module, architecture: Architecture) -> None:
             f"{architecture.model_type} as they were: what looks like the attention output projection is not. "
             "Expected every site to matter. See docs/adding-an-architecture.md."
         )
+
+
+def _reads_ahead(model: torch.nn.Module) -> bool:
+    """Whether the first token's logits have a gradient by a later token's embedding.
+
+    A causal mask makes it exactly zero at any precision, where a difference of two runs would show noise as well.
+    False, too, for models without gradients: then nothing is known.
+    """
+    network: Any = model
+    embedded: list[torch.Tensor] = []
+
+    def keep(module: torch.nn.Module, args: Any, output: torch.Tensor) -> torch.Tensor:
+        embedded.append(output.detach().requires_grad_())
+        return embedded[-1].clone()  # some models scale it in place
+
+    handle = network.get_input_embeddings().register_forward_hook(keep)
+    try:
+        with torch.enable_grad():
+            first = network(input_ids=_tokens(model, rows=1), use_cache=False).logits[0, 0]
+            [slope] = torch.autograd.grad(first.float().abs().sum(), [embedded[0]])
+    except REFUSALS:
+        return False
+    finally:
+        handle.remove()
+    return bool(slope[..., -1, :].any())
 
 
 def _alive(model: torch.nn.Module, architecture: Architecture) -> list[int]:

@@ -14,8 +14,6 @@ random_sets: 50
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -25,6 +23,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from editkit import strict_yaml
+from editkit.complaints import complaints, nearest
 from editkit.errors import EditkitError
 from editkit.evaluation import Criteria
 
@@ -105,7 +104,7 @@ def text(name: str) -> str:
         except (OSError, UnicodeDecodeError) as error:
             raise EditkitError(f"The recipe {name} cannot be read: {error}.") from error
     raise EditkitError(
-        f"There is no recipe {name!r}{_nearest(name, built_in)}. Built in: {', '.join(sorted(built_in))}. "
+        f"There is no recipe {name!r}{nearest(name, built_in)}. Built in: {', '.join(sorted(built_in))}. "
         "Or give the path of a recipe file ending in .yaml."
     )
 
@@ -123,7 +122,7 @@ def parse(text: str, *, where: str) -> Recipe:
     try:
         return Recipe.model_validate(value)
     except ValidationError as error:
-        raise EditkitError("\n".join(f"{where}: {line}" for line in _complaints(error, value))) from error
+        raise EditkitError("\n".join(f"{where}: {line}" for line in complaints(error, Recipe))) from error
 
 
 def names() -> list[str]:
@@ -139,26 +138,3 @@ def dump(recipe: Recipe) -> str:
 def _built_in() -> dict[str, Traversable]:
     folder = files("editkit.recipes")
     return {entry.name.removesuffix(".yaml"): entry for entry in folder.iterdir() if entry.name.endswith(".yaml")}
-
-
-def _complaints(error: ValidationError, value: dict[str, Any]) -> Iterator[str]:
-    for part in error.errors():
-        key = ".".join(
-            str(place) for place in part["loc"] if not str(place).startswith(("function-", "literal", "constrained"))
-        )
-        if part["type"] == "extra_forbidden":
-            known = (
-                Recipe.model_fields
-                if len(part["loc"]) == 1
-                else {"damage": Damage, "examples": Examples}.get(str(part["loc"][0]), Recipe).model_fields
-            )
-            yield f"unknown key {key!r}{_nearest(str(part['loc'][-1]), known)}. Known keys: {', '.join(known)}."
-        elif part["type"] == "missing":
-            yield f"the key {key!r} is missing."
-        else:
-            yield f"{key}: {part['msg']}, found {part['input']!r:.60}."
-
-
-def _nearest(name: str, known: Any) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {close[0]!r}?)" if close else ""

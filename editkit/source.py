@@ -25,6 +25,12 @@ from editkit.left_out import OTHER_WEIGHTS, why
 BUNDLED = "organism"
 """The name of the model that ships inside, used where no model is named."""
 
+MERGE_FIRST = (
+    "holds an adapter, not a model: its heads are in the base model's weights. Merge it first (peft: "
+    "PeftModel.from_pretrained(base, adapter).merge_and_unload().save_pretrained(DIR)), then give DIR."
+)
+"""What is said of an adapter, behind its name."""
+
 _ADAPTERS = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.\-]{0,95}(/[A-Za-z0-9_][\w.\-]{0,95})?", re.ASCII)
 _REVISION = re.compile(r"[A-Za-z0-9_][\w./\-]{0,255}", re.ASCII)
@@ -71,15 +77,10 @@ def resolve(model: str | Path | None, revision: str | None = None, *, identify: 
     Raises:
         EditkitError: for an unknown model, missing weights, an adapter, a gated model, no network.
     """
-    if is_bundled(model):
-        from editkit import organism
-
-        return _local(Path(organism.path()), BUNDLED, revision, bundled=True, identify=identify)
-    name = str(model)
-    directory = local(name)
+    directory, bundled = here(model), is_bundled(model)
     if directory is not None:
-        return _local(directory, name, revision, bundled=False, identify=identify)
-    name = name.removeprefix("hf://")
+        return _local(directory, BUNDLED if bundled else str(model), revision, bundled=bundled, identify=identify)
+    name = str(model).removeprefix("hf://")
     if _HUB_ID.fullmatch(name) is None or ".." in name or "--" in name:
         raise EditkitError(
             f"{printable(str(model))}: no such directory, and not a Hub id like owner/name. Check the spelling."
@@ -90,6 +91,15 @@ def resolve(model: str | Path | None, revision: str | None = None, *, identify: 
 def is_bundled(model: str | Path | None) -> bool:
     """Whether the model that ships inside is meant: nothing was named, or its name."""
     return model is None or (str(model) == BUNDLED and local(BUNDLED) is None)
+
+
+def here(model: str | Path | None) -> Path | None:
+    """Where the files of a model are, if they are on this machine without the Hub's cache."""
+    if is_bundled(model):
+        from editkit import organism
+
+        return Path(organism.path())
+    return local(str(model))
 
 
 def local(model: str | Path) -> Path | None:
@@ -176,10 +186,7 @@ def weight_files(directory: Path) -> tuple[str, ...]:
     """
     where = printable(str(directory))
     if any((directory / name).exists() for name in _ADAPTERS):
-        raise EditkitError(
-            f"{where} holds an adapter, not a model: its heads are in the base model's weights. Merge it first "
-            "(peft: PeftModel.from_pretrained(base, adapter).merge_and_unload().save_pretrained(DIR)), then give DIR."
-        )
+        raise EditkitError(f"{where} {MERGE_FIRST}")
     pickled = () if _has_safetensors(directory) else convert.pickles(directory)
     if pickled:
         return pickled
@@ -231,6 +238,19 @@ def _from_hub(name: str, revision: str | None) -> Source:
         pickles = [pattern for pattern in OTHER_WEIGHTS if pattern not in ("*.bin", "*.bin.index.json")]
         directory = _download(name, revision, pickles)
     return _with_weights(directory, Base(name, directory.name))
+
+
+def cached(name: str, revision: str | None) -> Path | None:
+    """The snapshot of a Hub model that is on this machine, whole or in part, if there is one."""
+    from huggingface_hub import errors as hub
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, revision=revision, local_files_only=True))
+    except hub.IncompleteSnapshotError as error:
+        return Path(error.snapshot_path)
+    except (hub.LocalEntryNotFoundError, hub.HFValidationError, OSError):
+        return None
 
 
 def _download(name: str, revision: str | None, ignored: Iterable[str]) -> Path:

@@ -20,8 +20,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,6 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from editkit import recipe as recipes
 from editkit import strict_yaml
+from editkit.complaints import complaints
 from editkit.errors import EditkitError
 from editkit.evaluation import EvalReport
 from editkit.localization import Localization
@@ -78,18 +79,29 @@ class Study(_Strict):
 
 @dataclass(frozen=True)
 class Cell:
-    """One model without its ``heads`` strongest heads for one capability, as one method and seed order them."""
+    """One model without its ``heads`` strongest heads for one capability, as one method and seed order them.
+
+    Args:
+        basis: what else its figures hang on and the study does not say: the files it is measured from, and how.
+    """
 
     model: str
     capability: Capability
     method: str
     heads: int
     seed: int
+    basis: str = ""
 
     @property
     def search(self) -> str:
-        """The name of the ranking, which cells that differ only in ``heads`` share."""
-        return _key(self.model, self.capability.recipe.capability, self.method, self.seed, self.capability)
+        """The name of the ranking, which cells that differ only in ``heads`` share.
+
+        Readable, and different for every recipe that differs in anything.
+        """
+        whole = (self.model, self.method, self.seed, self.capability.model_dump(mode="json"), self.basis)
+        digest = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:10]
+        name = re.sub(r"[^A-Za-z0-9.]+", "-", self.model.rsplit("/", 1)[-1]).strip("-.") or "model"
+        return f"{name}-{self.capability.recipe.capability}-{self.method}-{self.seed}-{digest}"
 
     @property
     def key(self) -> str:
@@ -131,8 +143,7 @@ def read(path: Path) -> Study:
     try:
         return Study.model_validate(value)
     except ValidationError as error:
-        lines = (f"{path}: {'.'.join(map(str, part['loc']))}: {part['msg']}." for part in error.errors())
-        raise EditkitError("\n".join(lines)) from error
+        raise EditkitError("\n".join(f"{path}: {line}" for line in complaints(error, Study))) from error
 
 
 def cells(study: Study) -> list[Cell]:
@@ -147,6 +158,7 @@ def run(
     work: Path,
     locate: Locate,
     assess: Assess,
+    basis: Callable[[Cell], str] = lambda cell: "",
     told: Callable[[Cell, int, int], None] = lambda cell, place, total: None,
 ) -> Iterator[Result]:
     """Measure every cell that ``work`` does not hold yet; yield all results in order.
@@ -155,9 +167,10 @@ def run(
     again next time. Any other error stops the study; what was measured stays.
 
     Args:
+        basis: ``Cell.basis``; a cell whose basis has changed is measured again.
         told: called before each cell with its place and the number of cells.
     """
-    grid = cells(study)
+    grid = [replace(cell, basis=basis(cell)) for cell in cells(study)]
     for place, cell in enumerate(grid, 1):
         told(cell, place, len(grid))
         path = work / "cells" / f"{cell.key}.json"
@@ -225,11 +238,3 @@ def _save(path: Path, text: str) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     partial.write_text(text, "utf-8")
     partial.replace(path)
-
-
-def _key(model: str, capability: str, method: str, seed: int, whole: Capability) -> str:
-    """Readable, and different for every recipe that differs in anything."""
-    parts: Sequence[Any] = (model, method, seed, whole.model_dump(mode="json"))
-    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:10]
-    name = re.sub(r"[^A-Za-z0-9.]+", "-", model.rsplit("/", 1)[-1]).strip("-.") or "model"
-    return f"{name}-{capability}-{method}-{seed}-{digest}"

@@ -56,6 +56,11 @@ def parse_all(text: str) -> frozenset[Unit]:
     return frozenset(parse(part) for part in re.split(r"[,\s]+", text.strip()) if part)
 
 
-def show(units: Iterable[Unit]) -> list[str]:
+def units(named: Iterable[Unit | str]) -> frozenset[Unit]:
+    """Units as they are, names read: ``units([Head(1, 3), "L2H17"])``."""
+    return frozenset(unit if isinstance(unit, Head | Neuron) else parse(str(unit)) for unit in named)
+
+
+def show(chosen: Iterable[Unit]) -> list[str]:
     """The units' names, heads first, then by layer and index: the one order used in files and on screen."""
-    return [str(unit) for unit in sorted(units, key=lambda unit: (isinstance(unit, Neuron), unit.layer, unit.index))]
+    return [str(unit) for unit in sorted(chosen, key=lambda unit: (isinstance(unit, Neuron), unit.layer, unit.index))]

@@ -52,7 +52,7 @@ def _no_weights(path: Path) -> str:
 
 def _unsupported(path: Path) -> str:
     (path / "model").mkdir()
-    (path / "model" / "config.json").write_text('{"model_type": "bert", "architectures": ["BertModel"]}')
+    (path / "model" / "config.json").write_text('{"model_type": "mamba", "architectures": ["MambaForCausalLM"]}')
     (path / "model" / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
     return "model"
 
@@ -76,7 +76,7 @@ MISTAKES = {
     "no head at all": (lambda path: ["bake", "--heads", " , ", "-o", "new"], 2, "names no head"),
     "neither heads nor edit": (lambda path: ["bake", "-o", "new"], 2, "--heads"),
     "no edit there": (lambda path: ["bake", "--edit", str(path), "-o", "new"], 1, "expected an edit.json"),
-    "bad head": (lambda path: ["bake", "--heads", "L1X2", "-o", "new"], 1, "L16H21"),
+    "bad head": (lambda path: ["bake", "--heads", "L1X2", "-o", "new"], 2, "L16H21"),
     "absent head": (lambda path: ["bake", "--heads", "L99H0", "-o", "new"], 1, "L99H0"),
     "no such output": (lambda path: ["verify", "nowhere"], 5, "found no such directory"),
     "evidence only": (lambda path: ["push", _evidence_only(path), "me/x"], 5, "wrote no checkpoint"),
@@ -213,6 +213,9 @@ def test_a_plan_runs_no_python_of_the_recipe(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "code", "says"),
     [
+        ("--help >/dev/full", 1, "error: No space left on device. See that there is room"),
+        ("bake --help >/dev/full", 1, "error: No space left on device. See that there is room"),
+        ("--version >/dev/full", 1, "error: No space left on device. See that there is room"),
         ("recipes >/dev/full", 1, "error: No space left on device. See that there is room"),
         ("inspect >/dev/full", 1, "error: No space left on device. See that there is room"),
         ("inspect >&-", 0, ""),
@@ -252,8 +255,16 @@ def test_a_file_in_no_folder_is_told_before_the_work(
     assert found.exit_code == 2 and "gone/x.md: there is no folder gone. Make it first" in found.stderr
 
 
+def test_a_study_without_a_figure_is_an_error(tmp_path: Path) -> None:
+    grid = "study: own\nmodels: [no/such/model]\nmethods: [halving]\nheads: [1]\ncapabilities: [{recipe: swear}]\n"
+    (tmp_path / "study.yaml").write_text(grid)
+    found = run("study", "study.yaml", "--work", "work", at=tmp_path)
+    assert found.exit_code == 1 and "No cell of this study could be measured" in found.stderr
+    assert "no such directory" in found.stdout and "1/1: no/such/model, swear, halving, 1 head, seed 0" in found.stderr
+
+
 def test_a_table_that_cannot_be_written_is_still_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("editkit.cli.studies._measured", lambda *_: "the table\n")
+    monkeypatch.setattr("editkit.cli.studies._measured", lambda *_: ("the table\n", False))
     (tmp_path / "study.yaml").write_text(
         "study: own\nmodels: [bundled]\nmethods: [halving]\nheads: [1]\ncapabilities: [{recipe: swear}]\n"
     )

@@ -120,7 +120,7 @@ def test_five_clusters_show_no_change_and_say_nothing_of_how_large_one_would_be(
             [REMOVED, compare("sort", "retain", scores(140, 150), scores(110, 150))],
             STRONG,
             "too-much-damage",
-            "sort changed by -20.0 points",
+            "sort changed by −20.0 points",
         ),
     ],
 )
@@ -164,7 +164,7 @@ def test_small_losses_that_add_up_miss_the_mean_budget() -> None:
     rows = [compare(f"task {i}", "retain", scores(1900, 2000), scores(1864, 2000)) for i in range(5)]
     verdict = evaluation.report([REMOVED, *rows]).verdict
     assert verdict.status == "too-much-damage"
-    assert verdict.reasons[0].startswith("The 5 retained tasks changed by -1.8 points")
+    assert verdict.reasons[0].startswith("The 5 retained tasks changed by −1.8 points")
 
 
 def test_noise_is_not_damage_and_is_said() -> None:
@@ -238,8 +238,8 @@ def test_unpaired_scores_are_refused_by_task() -> None:
     ("after", "met", "says"),
     [
         (150, True, "measured twice, the unedited model changed by at most +0.0 points"),
-        (149, True, "changed by at most -0.7 points"),
-        (130, False, "changed by at most -13.3 points [-18.8, -7.5] (sort): this measurement is not steady enough"),
+        (149, True, "changed by at most −0.7 points"),
+        (130, False, "changed by at most −13.3 points [−18.8, −7.5] (sort): this measurement is not steady enough"),
     ],
 )
 def test_the_noise_floor_is_said_and_can_fail_a_verdict(after: int, met: bool, says: str) -> None:

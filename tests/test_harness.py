@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from editkit.errors import EditkitError
-from editkit.task import Generate, Likelihood, Loglikelihood, Output, Request, Task
+from editkit.task import Generate, Likelihood, Loglikelihood, Output, Request, Task, digest
 from editkit.tasks import harness
 from editkit.tasks.harness import HarnessTask
 from editkit.tasks.jsonl import Choices
@@ -208,6 +208,12 @@ def test_ids_follow_the_documents(tmp_path: Path) -> None:
     after = [example.id for example in make(spec).examples()]
     assert after[:-1] == before[::-1]
     assert after[-1] == f"{before[0]}-2"
+
+
+def test_what_judges_is_part_of_what_scores_are_kept_under(tmp_path: Path) -> None:
+    first, again = make(sums(tmp_path)), make(sums(tmp_path))
+    other = make(sums(tmp_path, doc_to_target="{{sum + 1}}"))
+    assert digest(first) == digest(again) != digest(other)
 
 
 def test_collapse_is_invalid_not_wrong(tmp_path: Path) -> None:

@@ -184,6 +184,37 @@ def test_a_repository_without_safetensors_is_refused(tmp_path: Path, hub: Hub) -
         inspect("alice/nothing")
 
 
+def test_without_the_hub_its_cache_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(EditkitError, match="offline mode is on"):
+        inspect("alice/model")
+    cached, commit = tmp_path / "cache" / "models--alice--model", "a" * 40
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs" / "main").write_text(commit)
+    model, _ = tiny.build("llama")
+    model.save_pretrained(cached / "snapshots" / commit)
+    found, here = inspect("alice/model"), inspect(cached / "snapshots" / commit)
+    assert (found.name, found.revision, found.architecture) == ("alice/model", commit, here.architecture)
+
+
+def test_an_adapter_says_merge_it_first(tmp_path: Path, hub: Hub) -> None:
+    from huggingface_hub import HfApi
+
+    (tmp_path / "adapter").mkdir()
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        (tmp_path / "adapter" / name).write_text("{}")
+    with pytest.raises(EditkitError, match="Merge it first"):
+        inspect(tmp_path / "adapter")
+    api = HfApi(endpoint=hub.endpoint, token="hf_sentinelAlice")
+    api.create_repo("alice/adapter")
+    api.upload_folder(repo_id="alice/adapter", folder_path=tmp_path / "adapter")
+    with pytest.raises(EditkitError, match="alice/adapter holds an adapter.*Merge it first"):
+        inspect("alice/adapter")
+
+
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     from huggingface_hub import constants

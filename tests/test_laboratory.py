@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -73,6 +74,30 @@ def test_a_study_measures_a_real_model_and_resumes(tmp_path: Path) -> None:
     again = list(study.run(grid, work=bench.work, locate=lambda *_: pytest.fail(), assess=lambda *_: pytest.fail()))
     assert again == [one, all_heads]
     assert "**" in tables(grid, again, Published())
+
+
+def test_a_cell_knows_the_files_it_was_measured_from(tmp_path: Path) -> None:
+    from editkit.laboratory import Laboratory
+
+    model, nested = tmp_path / "model", tmp_path / "tasks"
+    for name in ("model/config.json", "tasks/own.jsonl", "tasks/own.py", "words.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    (nested / "own.yaml").write_text("prompts: own.jsonl\nscorer: {python: 'own:score'}\n")
+    recipe = {"capability": "own", "target": "tasks/own.yaml", "retain": ["rhyme", "missing.yaml"]}
+    capability = Capability.model_validate({"recipe": recipe, "also": [{"swear": "words.txt"}, "lm-eval:gsm8k"]})
+    cell = study.Cell(str(model), capability, "auto", 1, 0)
+    bench = Laboratory(tmp_path / "work", folder=tmp_path)
+    seen = [bench.basis(cell)]
+    assert bench.basis(cell) == seen[0]
+    for name in ("model/config.json", "tasks/own.yaml", "tasks/own.jsonl", "tasks/own.py", "words.txt"):
+        (tmp_path / name).write_text((tmp_path / name).read_text() + " ")
+        seen.append(bench.basis(cell))
+    seen.append(Laboratory(tmp_path / "work", folder=tmp_path, dtype="float16").basis(cell))
+    seen.append(bench.basis(replace(cell, model=study.BUNDLED)))
+    assert len(set(seen)) == len(seen) == 8
+    (nested / "own.yaml").write_text("[")  # named when the task is read, for its cell alone
+    assert bench.basis(replace(cell, model="owner/name"))
 
 
 def test_log_likelihoods_are_those_of_lm_eval(stories: LanguageModel) -> None:

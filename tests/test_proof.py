@@ -11,13 +11,19 @@ import torch
 from editkit import architecture
 from editkit.architecture import Architecture
 from editkit.errors import EditkitError
-from editkit.proof import prove
+from editkit.proof import _reads_ahead, prove
 from tests import tiny
 
 
 @pytest.mark.parametrize("model_type", ["llama", "gpt2", "mixtral", "zamba", "longcat_flash", "gemma3"])
 def test_a_true_architecture_passes(model_type: str) -> None:
     prove(*_model(model_type))
+
+
+@pytest.mark.parametrize("model_type", tiny.TYPES)
+def test_only_what_reads_ahead_is_refused_for_it(model_type: str) -> None:
+    model, _ = _model(model_type)
+    assert _reads_ahead(model) == (model_type == "cpmant")
 
 
 def test_a_projection_that_never_runs_is_caught() -> None:

@@ -119,6 +119,15 @@ def test_a_changed_recipe_is_another_cell() -> None:
     assert old.key != new.key and old.key.startswith("bundled-math-css-0-")
 
 
+def test_a_changed_basis_is_measured_again(tmp_path: Path) -> None:
+    def run(basis: str) -> Bench:
+        bench = Bench()
+        list(study.run(GRID, work=tmp_path, locate=bench.locate, assess=bench.assess, basis=lambda cell: basis))
+        return bench
+
+    assert [len(run(basis).assessed) for basis in ("old", "old", "new", "old")] == [8, 0, 8, 0]
+
+
 def test_a_broken_cell_is_named(tmp_path: Path) -> None:
     measured(tmp_path, Bench())
     path = tmp_path / "cells" / f"{study.cells(GRID)[0].key}.json"
@@ -178,21 +187,22 @@ def test_the_paper_is_covered() -> None:
     assert study.read(PAPER / "dose.yaml").heads == tuple(range(1, 11))
 
 
+SOUND = "study: a\nmodels: [m]\nmethods: [css]\nheads: [1]\ncapabilities: [{recipe: swear}]\n"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("", "expected a table"),
         ("study: [", "cannot be read"),
         ("study: a\nmodels: [m]\nstudy: b", "'study' of line 3 was in line 1 already"),
-        ("study: a", "models: Field required"),
-        ("study: a\nmodels: []\nmethods: [css]\nheads: [1]\ncapabilities: [{recipe: swear}]", "models: .*at least 1"),
-        ("study: a\nmodels: [m]\nmethods: [magic]\nheads: [1]\ncapabilities: [{recipe: swear}]", "methods.0"),
-        ("study: a\nmodels: [m]\nmethods: [css]\nheads: [0]\ncapabilities: [{recipe: swear}]", "heads.0"),
-        (
-            "study: a\nmodels: [m]\nmethods: [css]\nheads: [1]\ncapabilities: [{recipe: sware}]",
-            "no recipe 'sware'.*swear",
-        ),
-        ("study: a\nmodels: [m]\nmethods: [css]\nheads: [1]\ncapabilities: [{recipe: swear}]\nhaeds: 3", "haeds"),
+        ("study: a", "the key 'models' is missing"),
+        (SOUND.replace("[m]", "[]"), r"models: expected at least 1 in this list, found \[\]"),
+        (SOUND.replace("css", "magic"), "methods.0: Input should be 'auto', .*, found 'magic'"),
+        (SOUND.replace("[1]", "[0]"), "heads.0: Input should be greater than or equal to 1, found 0"),
+        (SOUND.replace("swear", "sware"), r"capabilities.0.recipe: There is no recipe 'sware'.*swear"),
+        (SOUND.replace("recipe: swear", "recipe: swear, aslo: []"), "'capabilities.0.aslo' .did you mean 'also'"),
+        (SOUND + "haeds: 3", "unknown key 'haeds' .did you mean 'heads'"),
     ],
 )
 def test_a_wrong_study_is_named(tmp_path: Path, text: str, says: str) -> None:

@@ -8,8 +8,7 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,9 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         if os.environ.get("NO_COLOR"):
             ctx.color = False  # click itself does not know of it
+        if sys.stderr is None or not sys.stderr.isatty():  # a client's progress bars are noise in a file
+            os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+            os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _warned
@@ -54,15 +56,27 @@ class Commands(click.Group):
             _discard_output()
             ctx.exit(141)
         except OSError as error:
-            place = f"{error.filename}: " if error.filename else ""
-            said = error.strerror or first_line(error)
-            remedy = "See that there is room, and that what is named may be read and written; then run it again."
-            _flagged("error:", f"{place}{said}. {remedy}", "red")
-            try:
-                _flush()
-            except OSError:
-                _discard_output()
+            _refused(error)
             ctx.exit(1)
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:  # of --help and --version, which are printed before any command is invoked
+            _refused(error)
+            sys.exit(1)
+
+
+def _refused(error: OSError) -> None:
+    """Say what the system did not do."""
+    place = f"{error.filename}: " if error.filename else ""
+    said = error.strerror or first_line(error)
+    remedy = "See that there is room, and that what is named may be read and written; then run it again."
+    _flagged("error:", f"{place}{said}. {remedy}", "red")
+    try:
+        _flush()
+    except OSError:
+        _discard_output()
 
 
 def _flush() -> None:
@@ -163,18 +177,3 @@ def fitting(text: str) -> str:
     width = shutil.get_terminal_size().columns
     options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
     return "\n".join(textwrap.fill(line, width, **options) for line in text.split("\n"))
-
-
-@contextmanager
-def quiet_in_pipes() -> Iterator[None]:
-    """The client's own progress bars are for terminals: in a file they are noise."""
-    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-
-    if (sys.stderr is not None and sys.stderr.isatty()) or are_progress_bars_disabled():
-        yield
-        return
-    disable_progress_bars()
-    try:
-        yield
-    finally:
-        enable_progress_bars()

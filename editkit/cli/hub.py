@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from editkit.cli.commands import as_json, print_json, quiet_in_pipes
+from editkit.cli.commands import as_json, print_json
 
 
 @click.command()
@@ -28,8 +28,7 @@ def push(out: Path, repo: str, as_json: bool, **options: Any) -> None:
     from editkit.hub import push as publish
     from editkit.render import publishing, streams
 
-    with quiet_in_pipes():
-        pushed = publish(out, repo, **options)
+    pushed = publish(out, repo, **options)
     if as_json:
         print_json(asdict(pushed))
     else:

@@ -18,7 +18,6 @@ from editkit.cli.commands import (
     note,
     placing,
     print_json,
-    quiet_in_pipes,
     remote_code,
     require_folder,
     seed,
@@ -72,10 +71,7 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, heads: str | None
             terminal.show(terminal.removal(news) if isinstance(news, Outcome) else publishing.pushed(news))
 
     try:
-        with quiet_in_pipes():
-            api.remove_capability(
-                name, heads=number, command=_as_typed(), stages=terminal.stages(), told=told, **options
-            )
+        api.remove_capability(name, heads=number, command=_as_typed(), stages=terminal.stages(), told=told, **options)
     except (NotLocalized, TooMuchDamage) as error:
         told(error.outcome)
         raise

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from editkit.cli.commands import note, placing, require_folder, work, write
+from editkit.errors import EditkitError
 
 if TYPE_CHECKING:
     from editkit.study import Study
@@ -30,10 +31,12 @@ def study(file: Path, out: Path | None, work: Path | None, planned: bool, gpu: s
 
     require_folder("--out", out)
     wanted = studies.read(file)
-    text = _predicted(wanted, file, gpu) if planned else _measured(wanted, file, work, options)
+    text, failed = (_predicted(wanted, file, gpu), False) if planned else _measured(wanted, file, work, options)
     click.echo(text, nl=False)
     if out is not None:
         write(out, text.encode())
+    if failed:
+        raise EditkitError("No cell of this study could be measured: the table says why.")
 
 
 def _predicted(wanted: Study, file: Path, gpu: str) -> str:
@@ -43,7 +46,8 @@ def _predicted(wanted: Study, file: Path, gpu: str) -> str:
     return render.table(plan(wanted, gpu=gpu, folder=file.parent))
 
 
-def _measured(wanted: Study, file: Path, work: Path | None, options: dict[str, Any]) -> str:
+def _measured(wanted: Study, file: Path, work: Path | None, options: dict[str, Any]) -> tuple[str, bool]:
+    """The tables, and whether they hold no figure at all."""
     from editkit import study as studies
     from editkit.laboratory import Laboratory
     from editkit.render import study as render
@@ -54,8 +58,10 @@ def _measured(wanted: Study, file: Path, work: Path | None, options: dict[str, A
     bench = Laboratory(folder, file.parent, stages=terminal.stages(), **options)
 
     def told(cell: studies.Cell, place: int, total: int) -> None:
-        name = cell.capability.recipe.capability
-        note(f"{place}/{total}: {cell.model}, {name}, {cell.method}, {cell.heads} heads, seed {cell.seed}")
+        name, heads = cell.capability.recipe.capability, "1 head" if cell.heads == 1 else f"{cell.heads} heads"
+        note(f"{place}/{total}: {cell.model}, {name}, {cell.method}, {heads}, seed {cell.seed}")
 
-    results = list(studies.run(wanted, work=folder, locate=bench.locate, assess=bench.assess, told=told))
-    return render.tables(wanted, results, render.published())
+    results = list(
+        studies.run(wanted, work=folder, locate=bench.locate, assess=bench.assess, basis=bench.basis, told=told)
+    )
+    return render.tables(wanted, results, render.published()), all(result.error for result in results)

@@ -18,6 +18,7 @@ from editkit.errors import EditkitError
 from editkit.files import printable
 from editkit.hub import hollow
 from editkit.hub.remote import RemoteFile, head_of, listing, read_bytes
+from editkit.source import MERGE_FIRST
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -34,6 +35,8 @@ def fetch(api: HfApi, repo: str, revision: str | None, folder: Path) -> str:
     """
     commit = head_of(api, repo, revision)
     there = listing(api, repo, commit) if commit else {}
+    if "adapter_config.json" in there and "config.json" not in there:
+        raise EditkitError(f"{repo} {MERGE_FIRST}")
     weights = _weights(there)
     if commit is None or "config.json" not in there or not weights:
         kinds = sorted({Path(path).suffix for path in there if Path(path).suffix in {".bin", ".gguf", ".pt", ".h5"}})

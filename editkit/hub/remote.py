@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from editkit.errors import EditkitError, IntegrityError
+from editkit.errors import EditkitError, IntegrityError, Unreachable
 from editkit.files import printable
 
 if TYPE_CHECKING:
@@ -63,8 +63,9 @@ def ask(api: HfApi, doing: str, call: Callable[[], Answer]) -> Answer:
     try:
         return call()
     except (network(), hub.FileDuplicationError, OSError, ValueError, RuntimeError) as error:
-        problem = _explain(error, api)
-    raise EditkitError(f"{doing}: {problem}")  # outside the handler: the original, which holds the token, is gone
+        problem, unreached = _explain(error, api), _is_unreached(error)
+    kind = Unreachable if unreached else EditkitError
+    raise kind(f"{doing}: {problem}")  # outside the handler: the original, which holds the token, is gone
 
 
 def network() -> type[Exception]:
@@ -135,6 +136,13 @@ def _remote_file(entry: object) -> RemoteFile:
     assert isinstance(entry, RepoFile)
     sha256 = entry.lfs.sha256.lower().removeprefix("sha256:") if entry.lfs else None
     return RemoteFile(entry.path, entry.size, entry.blob_id, sha256, copyable=bool(sha256 and entry.xet_hash))
+
+
+def _is_unreached(error: BaseException) -> bool:
+    from huggingface_hub import errors as hub
+
+    answered = getattr(getattr(error, "response", None), "status_code", None) is not None
+    return isinstance(error, hub.OfflineModeIsEnabled) or (isinstance(error, network() | OSError) and not answered)
 
 
 def _explain(error: BaseException, api: HfApi) -> str:

@@ -7,12 +7,14 @@ find({"prompts": "pirate.jsonl", "scorer": {"contains": ["ahoy"]}})  the user's 
 find({"lm_eval": "hellaswag", "metric": "acc"})                    a task of lm-eval with settings
 find({"code": "humaneval"})                                        programs, run in a sandbox
 find({"swear": "rude.txt"})                                        the built-in prompts, your own list of words
+files("pirate.yaml")                                               [pirate.yaml, pirate.jsonl], to see them change
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,19 @@ def find(
         f"Tasks of lm-evaluation-harness are written {HARNESS}NAME; a task of your own is a .yaml file with prompts "
         "and a scorer (docs/evaluation.md)."
     )
+
+
+def files(spec: object, folder: Path = Path(".")) -> list[Path]:
+    """The files on this machine that a task is read from: its own, prompts, a list of words, the module of a scorer."""
+    if isinstance(spec, Mapping):
+        return [path for value in spec.values() for path in files(value, folder)]
+    if not isinstance(spec, str) or len(spec.encode()) > 250:
+        return []
+    found = [path for path in (folder / spec, folder / f"{spec.partition(':')[0]}.py") if path.is_file()]
+    if found and found[0].suffix in {".yaml", ".yml"}:
+        with suppress(EditkitError):  # said by find
+            found += files(_table(found[0]), found[0].parent)
+    return found
 
 
 def _described(table: Mapping[str, Any], where: str, folder: Path, allow_code: bool, planning: bool) -> Task:

@@ -24,6 +24,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,11 @@ class Item:
 
 @dataclass(frozen=True)
 class HarnessTask:
-    """A task, group or tag of lm-eval. Examples keep their id when documents are added or reordered."""
+    """A task, group or tag of lm-eval. Examples keep their id when documents are added or reordered.
+
+    Args:
+        judge: lm-eval's version, and the task's own table where it is no part of lm-eval: scores hang on both.
+    """
 
     name: str
     items: Mapping[str, Item] = field(repr=False)
@@ -63,6 +68,7 @@ class HarnessTask:
     chance: float
     format: str
     chat: bool
+    judge: str
 
     def examples(self) -> Sequence[Example]:
         return tuple(item.example for item in self.items.values())
@@ -113,8 +119,9 @@ def task(
         return _as_text(items, f"{name}-text", where)
     metric, chosen = _metric(items, given, label)
     kind, guess = _format(items)
+    judge = f"lm-eval {version('lm_eval')}" + ("" if isinstance(spec, str) else json.dumps(spec, default=str))
     return HarnessTask(
-        name, items, metric, chosen, float(given.get("chance", guess)), kind, bool(given.get("chat", False))
+        name, items, metric, chosen, float(given.get("chance", guess)), kind, bool(given.get("chat", False)), judge
     )
 
 
@@ -159,7 +166,7 @@ def _request(instance: Any, chat: bool) -> Request:
     if instance.request_type == "loglikelihood":
         return Loglikelihood(first, second, chat)
     until = second.get("until") or []
-    stop = tuple([until] if isinstance(until, str) else until)
+    stop = tuple(word for word in ([until] if isinstance(until, str) else until) if word)
     return Generate(first, int(second.get("max_gen_toks", MAX_NEW_TOKENS)), chat, stop)
 
 

@@ -1,0 +1,55 @@
+"""What is wrong with a recipe or a study, a sentence per key, from what pydantic found.
+
+complaints(error, Recipe)
+["goal: Input should be less than or equal to 1, found 1.5.",
+ "unknown key 'retian' (did you mean 'retain'?). Known keys: capability, target, retain, ..."]
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+_OWN = ("function-", "literal", "constrained", "tagged-union", "str", "dict[")
+"""Parts of a place that pydantic adds: which of several allowed kinds was tried."""
+
+
+def complaints(error: ValidationError, table: type[BaseModel]) -> Iterator[str]:
+    """One sentence per mistake; ``table`` is what was expected."""
+    for part in error.errors():
+        place = [step for step in part["loc"] if not (isinstance(step, str) and step.startswith(_OWN))]
+        key, found = ".".join(map(str, place)), f"found {part['input']!r:.60}"
+        if part["type"] == "extra_forbidden":
+            known = list(_table_at(place[:-1], table).model_fields)
+            yield f"unknown key {key!r}{nearest(str(place[-1]), known)}. Known keys: {', '.join(known)}."
+        elif part["type"] == "missing":
+            yield f"the key {key!r} is missing."
+        elif part["type"] == "value_error":
+            yield f"{key}: {part.get('ctx', {})['error']}"
+        elif part["type"] == "too_short":
+            yield f"{key}: expected at least {part.get('ctx', {})['min_length']} in this list, {found}."
+        else:
+            yield f"{key}: {part['msg']}, {found}."
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What may have been meant, in brackets; nothing if nothing is close."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _table_at(place: list[Any], table: type[BaseModel]) -> type[BaseModel]:
+    for step in place:
+        field = table.model_fields.get(step) if isinstance(step, str) else None
+        table = next(_tables(field.annotation), table) if field else table
+    return table
+
+
+def _tables(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _tables(part)

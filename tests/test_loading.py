@@ -1,0 +1,82 @@
+"""A model that is not what its files say is refused before anything is measured on it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from editkit import organism
+from editkit.errors import EditkitError
+from editkit.loading import load
+from tests import tiny
+
+WORDS = 1400
+NORM = "model.norm.weight"
+
+
+def checkpoint(folder: Path, model_type: str) -> Path:
+    """A small random model with the organism's tokenizer."""
+    model, _ = tiny.build(model_type)
+    for path in Path(organism.path()).glob("tokenizer*"):
+        shutil.copy(path, folder)
+    model.resize_token_embeddings(WORDS)
+    model.save_pretrained(folder)
+    return folder
+
+
+def other_tokenizer(folder: Path) -> None:
+    tiny.build("llama")[0].save_pretrained(folder)
+
+
+def config(**changes: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return change
+
+
+def without(name: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        path = folder / "model.safetensors"
+        tensors = load_file(path)
+        del tensors[name]
+        save_file(tensors, path, {"format": "pt"})
+
+    return change
+
+
+def no_tokenizer(folder: Path) -> None:
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+
+
+@pytest.mark.parametrize("model_type", ["llama", "gpt2", "mixtral"])
+def test_a_whole_checkpoint_is_loaded(model_type: str, tmp_path: Path) -> None:
+    assert load(checkpoint(tmp_path, model_type), device="cpu").generate(["a number"], max_new_tokens=4)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "change", "says"),
+    [
+        ("llama", without(NORM), rf"expected a whole LlamaForCausalLM, but its files lack 1 tensors \({NORM}\)"),
+        ("llama", config(num_hidden_layers=4), r"its files lack 18 tensors \(model.layers.2.*, \.\.\.\)"),
+        ("llama", config(vocab_size=7), r"lm_head.weight has the shape \(1400, 32\), but.* needs \(7, 32\)"),
+        ("llama", no_tokenizer, "its tokenizer cannot be used: Couldn't instantiate.*Expected tokenizer.json"),
+        ("llama", other_tokenizer, "its tokenizer writes token [0-9]+, but the model has embeddings for 96"),
+        ("gpt2", no_tokenizer, "its tokenizer cannot be used: it knows no words. Expected tokenizer.json"),
+        ("bert", config(is_decoder=False), 'depends on the tokens behind it.*"is_decoder": true'),
+    ],
+)
+def test_what_is_not_the_model_of_its_config_is_refused(
+    model_type: str, change: Callable[[Path], None], says: str, tmp_path: Path
+) -> None:
+    change(checkpoint(tmp_path, model_type))
+    with pytest.raises(EditkitError, match=says):
+        load(tmp_path, device="cpu")
