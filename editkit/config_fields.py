@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from editkit.errors import EditkitError
-from editkit.files import inside
+from editkit.files import inside, printable
 
 Fields = Mapping[str, Any]
 
@@ -48,7 +48,8 @@ def read_json(directory: Path) -> dict[str, Any]:
     """``config.json`` as it stands.
 
     Raises:
-        EditkitError: if it is absent, no regular file, not JSON, names no model type, or holds absurd sizes.
+        EditkitError: if it is absent, no regular file, not JSON, names no model type or weights of its own, or holds
+            absurd sizes.
     """
     path = Path(directory) / "config.json"
     try:
@@ -61,6 +62,11 @@ def read_json(directory: Path) -> dict[str, Any]:
         raise EditkitError(f"{path} is not JSON: {error}.") from error
     if not isinstance(value, dict) or not isinstance(value.get("model_type"), str):
         raise EditkitError(f'{path}: expected an object with a "model_type"; is this a Hugging Face checkpoint?')
+    if (named := value.get("transformers_weights")) is not None:
+        raise EditkitError(
+            f'{path}: "transformers_weights" names a file of weights, {printable(repr(named))}. Not every program '
+            "follows it. Rename that file model.safetensors (or model.safetensors.index.json) and take this key out."
+        )
     return value
 
 

@@ -75,8 +75,8 @@ switching off any layer's heads must change the logits. See [adding-an-architect
 Layers without softmax heads (Mamba, linear attention, short convolutions) stay as they are; `editkit inspect` lists
 them.
 
-What is measured must be whole and read from left to right: a checkpoint that lacks tensors, a tokenizer without words or of
-another model, and a model whose tokens depend on later ones (encoders, `cpmant`) are refused when they are loaded.
+What is measured must be whole and read from left to right: a checkpoint that lacks tensors, a tokenizer without words
+or of another model, and a model whose tokens depend on later ones (encoders, `cpmant`) are refused at load.
 
 Supported by the rule, but not among the tested:
 """

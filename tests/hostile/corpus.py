@@ -389,6 +389,7 @@ CASES: dict[str, Case] = {
     "config: an unknown type": config(model_type="../../etc"),
     "config: no type": config(model_type=None),
     "config: heads in a list": config(num_attention_heads=[4]),
+    "config: weights of its own": config(transformers_weights="other.safetensors"),
     "config: not JSON": whole(b"{", "config.json"),
     "config: a list": whole(b"[]", "config.json"),
     "config: nested too deep": whole(b'{"a":' * 100_000, "config.json"),
