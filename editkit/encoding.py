@@ -13,6 +13,17 @@ from typing import Any
 from editkit.errors import EditkitError
 from editkit.task import Generate, Request
 
+ASKED = "on 26 July 2024, without thinking"
+"""How chat templates are rendered, for the key that measurements are kept under."""
+
+_DAY = {"%d": "26", "%m": "07", "%b": "Jul", "%B": "July", "%y": "24", "%Y": "2024", "%a": "Fri", "%A": "Friday"}
+_DAY |= {"%H": "12", "%I": "12", "%M": "00", "%S": "00", "%p": "PM", "%-d": "26", "%-m": "7", "%j": "208"}
+"""Some templates tell the model the date, and a measurement of tomorrow would be another one. This is the date that
+Llama's template takes where there is no clock."""
+
+_CLOCK = "{% macro strftime_now(format) %}{{ format"
+_CLOCK += "".join(f"|replace('{sign}', '{value}')" for sign, value in _DAY.items()) + " }}{% endmacro %}{{ '' }}"
+
 Encoded = tuple[list[int], list[int]]
 """(context, continuation) in token ids; the continuation is empty for ``Generate``."""
 
@@ -58,14 +69,36 @@ def window_of(config: Any, tokenizer: Any) -> int | None:
 
 def _whole(tokenizer: Any, request: Request) -> Encoded:
     if request.chat and tokenizer.chat_template:
-        message = [{"role": "user", "content": request.prompt}]
-        context = tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=False)
+        context = tokenizer(_chat(tokenizer, request.prompt), add_special_tokens=False)["input_ids"]
         if isinstance(request, Generate):
-            return list(context), []
-        return list(context), tokenizer(request.continuation, add_special_tokens=False)["input_ids"]
+            return context, []
+        return context, tokenizer(request.continuation, add_special_tokens=False)["input_ids"]
     if isinstance(request, Generate):
         return _read(tokenizer, request.prompt) or [_start(tokenizer)], []
     return _split(tokenizer, request.prompt, request.continuation)
+
+
+def _chat(tokenizer: Any, prompt: str) -> str:
+    """The prompt in the model's chat template: the same on every day, and asked for an answer, not for thoughts.
+
+    Raises:
+        EditkitError: the template, a program of the model's makers, fails.
+    """
+    from jinja2 import TemplateError
+
+    message = [{"role": "user", "content": prompt}]
+    try:
+        text = tokenizer.apply_chat_template(
+            message,
+            chat_template=_CLOCK + tokenizer.get_chat_template(),
+            tokenize=False,
+            add_generation_prompt=True,
+            enable_thinking=False,
+            thinking=False,
+        )
+    except (TemplateError, ValueError, TypeError) as error:
+        raise EditkitError(f"This model's chat template fails on a single message of the user: {error}.") from error
+    return text.rstrip() + "\n\n</think>\n\n" if text.rstrip().endswith("<think>") else text
 
 
 def _split(tokenizer: Any, prompt: str, continuation: str) -> Encoded:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from editkit.encoding import ASKED
 from editkit.errors import EditkitError
 from editkit.model import LanguageModel
 from editkit.progress import Advance
@@ -213,6 +214,7 @@ def _space(model: LanguageModel, task: Task, mode: str) -> dict[str, Any]:
         "model": model.source.base.model if model.source.base.revision is None else model.source.base.revision,
         "config": _settings(model.network),
         "tokenizer": hashlib.sha256((tokenizer + str(model.tokenizer.chat_template)).encode()).hexdigest(),
+        "chat": ASKED,
         "task": task.name,
         "scorer": digest(task),
         "mode": mode,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -125,3 +126,44 @@ def test_an_answer_that_cannot_fit_is_refused(model: LanguageModel, request_: An
 )
 def test_the_window_is_what_config_or_tokenizer_say(config: dict, length: int | None, window: int | None) -> None:
     assert window_of(SimpleNamespace(**config), SimpleNamespace(model_max_length=length)) == window
+
+
+DATED = "{% if not date is defined %}{% set date = strftime_now('%d %b %Y, %H:%M') %}{% endif %}"
+DATED += "{% macro head() %}[{{ strftime_now('%Y-%m-%d') }}]{% endmacro %}{{ head() }} {{ date }}: "
+DATED += "{% for part in messages %}{% if strftime_now is defined %}{{ strftime_now('%B') }} {% endif %}{% endfor %}"
+TURN = "{{ messages[0].content }}\n{% if add_generation_prompt %}A:{% endif %}"
+
+
+@pytest.mark.parametrize(
+    ("template", "asked"),
+    [
+        (TURN, "Hi\nA:"),
+        ("\n " + TURN, "\n Hi\nA:"),
+        (DATED + TURN, "[2024-07-26] 26 Jul 2024, 12:00: July Hi\nA:"),
+        (TURN + "{% if enable_thinking is defined and not enable_thinking %}<none>{% endif %}", "Hi\nA:<none>"),
+        (TURN + "{% if not thinking %} short{% endif %}", "Hi\nA: short"),
+        (TURN + "<think>\n", "Hi\nA:<think>\n\n</think>\n\n"),
+        (TURN + "<think></think>", "Hi\nA:<think></think>"),
+        ("{# a comment #}{{ '%d' }} " + TURN, "%d Hi\nA:"),
+    ],
+)
+def test_a_chat_is_the_same_on_every_day_and_asks_for_no_thoughts(
+    template: str, asked: str, organism: LanguageModel
+) -> None:
+    tokenizer = _with_template(organism, template)
+    context, _ = encode(tokenizer, Generate("Hi"), None)
+    assert context == tokenizer(asked, add_special_tokens=False)["input_ids"]
+    plain = tokenizer.apply_chat_template([{"role": "user", "content": "Hi"}], tokenize=False)
+    assert ("2024" in asked) == (str(datetime.date.today().year) in plain), "the clock is what differs"
+
+
+@pytest.mark.parametrize("template", ["{{ raise_exception('a system message first') }}", "{% if %}", "{{ 1 + none }}"])
+def test_a_chat_template_that_fails_is_told(template: str, organism: LanguageModel) -> None:
+    with pytest.raises(EditkitError, match="chat template fails on a single message"):
+        encode(_with_template(organism, template), Generate("Hi"), None)
+
+
+def _with_template(model: LanguageModel, template: str) -> Any:
+    tokenizer = copy.deepcopy(model.tokenizer)
+    tokenizer.chat_template = template
+    return tokenizer
