@@ -94,6 +94,7 @@ def load_source(
         network = network.to(_device(device))  # pyright: ignore
     network.eval().requires_grad_(False)
     network.generation_config = _greedy(network.generation_config)
+    _gather_before_head(network)
     architecture = from_model(network)
     tokens = TOKENS_PER_BATCH.get(network.device.type, 16_384)
     if check:
@@ -154,6 +155,17 @@ def _require_weights(source: Source, network: Any, loaded: Any) -> None:
             f"{source.base.model}: {printable(name)} has the shape {tuple(found)}, but its config.json makes a {kind} "
             f"that needs {tuple(expected)}. {advice}"
         )
+
+
+def _gather_before_head(network: Any) -> None:
+    """Lay the hidden states that are turned into logits side by side first.
+
+    transformers slices them out of all positions, and torch 2.13 multiplies such a slice row by row, in bfloat16 on a
+    CPU with a copy of the whole output matrix for every row: many times the cost of the rest of the model.
+    """
+    head = network.get_output_embeddings()
+    if isinstance(head, torch.nn.Linear):
+        head.register_forward_pre_hook(lambda module, args: (args[0].contiguous(), *args[1:]))
 
 
 def _greedy(config: Any) -> Any:

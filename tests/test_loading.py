@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from editkit import organism
 from editkit.errors import EditkitError
 from editkit.loading import load
+from editkit.task import Loglikelihood
 from tests import tiny
 
 WORDS = 1400
@@ -80,3 +81,15 @@ def test_what_is_not_the_model_of_its_config_is_refused(
     change(checkpoint(tmp_path, model_type))
     with pytest.raises(EditkitError, match=says):
         load(tmp_path, device="cpu")
+
+
+def test_the_head_is_given_rows_that_lie_side_by_side(tmp_path: Path) -> None:
+    """A slice of them costs many times the rest of the model (torch 2.13, bfloat16 on a CPU)."""
+    model = load(checkpoint(tmp_path, "llama"), device="cpu")
+    head, seen = model.network.get_output_embeddings(), list[bool]()
+    head.register_forward_pre_hook(lambda module, args: seen.append(args[0].is_contiguous()))
+    requests = [Loglikelihood(prompt, " one two", chat=False) for prompt in ("a number", "a longer number than that")]
+    model.answer(requests, None)
+    scored = len(seen)
+    model.generate(["a number", "a longer number than that"], max_new_tokens=3)
+    assert len(seen) > scored > 0 and all(seen)
