@@ -12,7 +12,7 @@ import torch
 
 from editkit.errors import EditkitError, first_line
 from editkit.files import printable
-from editkit.memory import Budget
+from editkit.memory import first_batch
 from editkit.model import TOKENS_PER_BATCH, LanguageModel
 from editkit.sharing import shareable
 from editkit.source import Source, resolve
@@ -96,7 +96,6 @@ def load_source(
     network.generation_config = _greedy(network.generation_config)
     _gather_before_head(network)
     architecture = from_model(network)
-    tokens = TOKENS_PER_BATCH.get(network.device.type, 16_384)
     if check:
         prove(network, architecture)
     return LanguageModel(
@@ -104,7 +103,7 @@ def load_source(
         network,
         tokenizer,
         architecture,
-        Budget(tokens),
+        first_batch(network, TOKENS_PER_BATCH.get(network.device.type, 16_384)),
         blocks=shareable(network, architecture),
         prefixes=reusable(network),
         padded=harmless(network, tokenizer),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from editkit.errors import OutOfMemory
@@ -23,6 +24,9 @@ FULL = (
 )
 """What devices say when they are full; accelerate knows some of them, fewer in its older versions."""
 
+_GROUP = Path("/sys/fs/cgroup")
+"""Where Linux tells a container its own limits (cgroup v2)."""
+
 Row = TypeVar("Row")
 Found = TypeVar("Found")
 
@@ -32,6 +36,30 @@ class Budget:
     """The one thing that changes while a model is used: how many tokens fit in a batch."""
 
     tokens: int
+
+
+def first_batch(network: Any, most: int) -> Budget:
+    """The budget to begin with: ``most`` tokens, on a CPU only as many as fit in half of what is free.
+
+    An accelerator says when it is full, and batches shrink; an operating system may end the process without a word. A
+    token is reckoned as its logits and 32 times the model's width, in float32.
+    """
+    if network.device.type != "cpu":
+        return Budget(most)
+    vocabulary, width = network.get_input_embeddings().weight.shape
+    return Budget(max(1, min(most, available() // 2 // (4 * (vocabulary + 32 * width)))))
+
+
+def available() -> int:
+    """Bytes of main memory that may still be taken, by the machine and by the control group of this process."""
+    import psutil
+
+    free = psutil.virtual_memory().available
+    try:
+        limit, used = ((_GROUP / name).read_text() for name in ("memory.max", "memory.current"))
+        return max(0, min(free, int(limit) - int(used)))
+    except (OSError, ValueError):  # no such group, or "max": no limit
+        return free
 
 
 def within_memory(

@@ -177,7 +177,7 @@ def test_a_model_that_does_not_fit_in_float32_is_measured_in_its_own_dtype(
     source, _ = save("llama", tmp_path / "base", dtype=torch.bfloat16)
     weights = sum(math.prod(tensor.shape) for tensor in headers.read(source.directory).tensors.values())
     for free, dtypes in ((4 * weights, ["bfloat16"]), (4 * weights + 1, ["float32", "bfloat16"])):
-        monkeypatch.setattr(lora, "_free_memory", lambda free=free: free)
+        monkeypatch.setattr(lora, "available", lambda free=free: free)
         written = lora.write(Edit(source.base, frozenset({Head(0, 1)})), source, tmp_path / str(free))
         found = json.loads((tmp_path / str(free) / "editkit" / "deviation.json").read_text())
         assert [row["dtype"] for row in found["deviation"]] == dtypes

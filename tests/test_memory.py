@@ -6,6 +6,7 @@ import gc
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from editkit.loading import load
 from editkit.localizers.adaptive import auto
 from editkit.locate import control_measures
 from editkit.measure import LikelihoodMeasure, likelihood_measure
-from editkit.memory import Budget, within_memory
+from editkit.memory import Budget, first_batch, within_memory
 from editkit.model import LanguageModel
 from editkit.store import opened
 from editkit.task import examples_of
@@ -43,6 +44,31 @@ def test_every_row_runs_once_and_in_order_in_batches_that_fit(rows: int, most: i
     assert all(answers == [10 * row for row in part] for part, answers in found)
     assert max(len(part) for part, _ in found) <= most
     assert (budget.tokens < 1000) == (rows > most)
+
+
+@pytest.mark.parametrize(
+    ("free", "group", "tokens"),
+    [
+        (10**12, None, 16_384),
+        (8 * 10**9, None, 4 * 10**9 // (4 * (128_000 + 32 * 2048))),
+        (10**12, ("8000000000", "4000000000"), 2 * 10**9 // (4 * (128_000 + 32 * 2048))),
+        (10**12, ("max", "4000000000"), 16_384),
+        (10**6, None, 1),
+        (10**12, ("1000", "2000"), 1),
+    ],
+)
+def test_the_first_batch_on_a_cpu_fits_in_half_of_what_is_free(
+    free: int, group: tuple[str, str] | None, tokens: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in zip(("memory.max", "memory.current"), group or (), strict=False):
+        (tmp_path / name).write_text(text + "\n")
+    monkeypatch.setattr("editkit.memory._GROUP", tmp_path)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=free))
+    embeddings = torch.nn.Embedding(128_000, 2048, device="meta")
+    network = SimpleNamespace(device=torch.device("cpu"), get_input_embeddings=lambda: embeddings)
+    assert first_batch(network, 16_384).tokens == tokens
+    network.device = torch.device("cuda")
+    assert first_batch(network, 16_384).tokens == 16_384
 
 
 def test_a_row_that_does_not_fit_alone_is_named() -> None:

@@ -26,6 +26,7 @@ from editkit.export.deviation import Deviation, measure, model_class
 from editkit.export.plain import plain_card
 from editkit.export.sidecar import sidecar
 from editkit.files import inside, printable
+from editkit.memory import available
 from editkit.source import Source
 from editkit.staging import save
 from editkit.weights.packing import read_tensor
@@ -85,7 +86,7 @@ def write(
     _check(plan, maps, allow_large_rank)
     with sidecar(plan, base, out, "lora", recipe=recipe, seeds=seeds) as (directory, _):
         _save(directory, base, plan, maps)
-        needed, free = 4 * sum(math.prod(tensor.shape) for tensor in plan.headers.tensors.values()), _free_memory()
+        needed, free = 4 * sum(math.prod(tensor.shape) for tensor in plan.headers.tensors.values()), available()
         deviations, unmeasured = (), ""
         try:
             deviations = measure(base.directory, directory, maps, wide=needed < free) if measured else ()
@@ -99,12 +100,6 @@ def write(
         card = plain_card(plan.edit, base, "lora", extra="\n".join(f"{note}\n" for note in notes))
         (directory / "README.md").write_text(card, encoding="utf-8")
     return Written(out, "lora", (), plan.contents.left_out, notes)
-
-
-def _free_memory() -> int:
-    import psutil
-
-    return psutil.virtual_memory().available
 
 
 def _named(base: Source) -> Architecture:
