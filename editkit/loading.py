@@ -115,7 +115,8 @@ def _with_words(source: Source, auto: Any, trust_remote_code: bool) -> Any:
     """The tokenizer. One without a vocabulary is refused: transformers makes it up where some types have no files."""
     try:
         tokenizer = auto.from_pretrained(source.directory, trust_remote_code=trust_remote_code)
-        problem = "" if set(_sample(tokenizer)) - {tokenizer.unk_token_id} else "it knows no words"
+        words = set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens)
+        problem = "" if words else "it knows no words"
     except REFUSALS as error:
         tokenizer, problem = None, " ".join(str(error).split())[:300].rstrip(".")
     if problem:
@@ -126,13 +127,10 @@ def _with_words(source: Source, auto: Any, trust_remote_code: bool) -> Any:
     return tokenizer
 
 
-def _sample(tokenizer: Any) -> list[int]:
-    return tokenizer("Say a number, please.", add_special_tokens=False)["input_ids"]
-
-
 def _require_fit(source: Source, network: Any, tokenizer: Any) -> None:
     """Refuse the tokenizer of another model. Its special tokens may lie beyond the embeddings: some are never used."""
-    rows, most = network.get_input_embeddings().weight.shape[0], max(_sample(tokenizer))
+    sample = tokenizer("Say a number, please.", add_special_tokens=False)["input_ids"]
+    rows, most = network.get_input_embeddings().weight.shape[0], max(sample, default=0)
     if most >= rows:
         raise EditkitError(
             f"{source.base.model}: its tokenizer writes token {most}, but the model has embeddings for {rows}: they do "

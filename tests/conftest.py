@@ -1,4 +1,4 @@
-"""What all tests share: the organism, loaded once; one thread, so that two test runs do not fight for two cores."""
+"""What all tests share: the organism, loaded once, and a cache of their own."""
 
 from __future__ import annotations
 
