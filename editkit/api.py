@@ -27,6 +27,7 @@ from editkit.recipe import Recipe
 from editkit.remove import Run
 from editkit.remove import remove_capability as remove
 from editkit.source import Source, resolve
+from editkit.staging import default_out
 from editkit.store import opened
 from editkit.task import Task
 from editkit.tasks import TASKS
@@ -148,7 +149,7 @@ def remove_capability(
         if not isinstance(model, Source)
         else model
     )
-    target = Path(out) if out is not None else Path(f"{Path(source.base.model).name}-no-{recipe.capability}")
+    target = Path(out) if out is not None else default_out(source.base.model, recipe.capability)
     if push is not None:
         told(preflight(push, base=source.base, like=source.directory))
     live = model if isinstance(model, LanguageModel) else _model(source, device, dtype, trust_remote_code)

@@ -30,6 +30,11 @@ _MARGIN = 16 << 20
 """Bytes kept free beyond what will be written: the card, the report, the file system's own blocks."""
 
 
+def default_out(model: str, capability: str) -> Path:
+    """The output directory where the user names none: ``Llama-3.2-1B-no-swear`` here."""
+    return Path(f"{Path(model).name}-no-{capability}")
+
+
 def check_free(out: Path, *, needed: int = 0) -> None:
     """Refuse early what would fail late: OUT exists, its folder cannot be written, the disk is too full.
 

@@ -68,6 +68,11 @@ MISTAKES = {
     "no weights": (lambda path: ["remove-capability", "swear", "--model", _no_weights(path)], 1, "expected weights"),
     "unsupported model": (lambda path: ["remove-capability", "swear", "--model", _unsupported(path)], 1, "model"),
     "output is a file": (lambda path: ["remove-capability", "swear", "--out", _file(path)], 1, "already exists"),
+    "dry, output exists": (
+        lambda path: ["remove-capability", "swear", "--out", _full(path), "--dry-run"],
+        1,
+        "already exists",
+    ),
     "output exists": (lambda path: ["remove-capability", "swear", "--out", _full(path)], 1, "already exists"),
     "no heads": (lambda path: ["remove-capability", "swear", "--heads", "0"], 2, "1 or more"),
     "unknown method": (lambda path: ["remove-capability", "swear", "--method", "magic"], 2, "magic"),

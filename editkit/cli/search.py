@@ -7,7 +7,7 @@ import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,6 +26,9 @@ from editkit.cli.commands import (
     write,
 )
 from editkit.errors import NotLocalized, TooMuchDamage, UsageError
+
+if TYPE_CHECKING:
+    from editkit.plan import Plan
 
 BUNDLED = "No --model given: using the small bundled model (the organism)."
 
@@ -53,7 +56,7 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, heads: str | None
     if options["model"] is None:
         note(BUNDLED)
     if dry_run:
-        _show_plan(name, as_json, options["model"], options["revision"], options["method"])
+        _try_dry(name, as_json, **options)
         return
     from editkit import api
     from editkit.hub import Preflight, Pushed
@@ -172,12 +175,26 @@ def _load(options: dict[str, Any]) -> Any:
     return load(options.pop("model"), **taken)
 
 
-def _show_plan(name: str, as_json: bool, model: str | None, revision: str | None, method: str | None) -> None:
+def _try_dry(name: str, as_json: bool, out: Path | None, push: str | None, **options: Any) -> None:
+    """The plan, then what would be refused: the output directory, the room for it, the repository."""
+    from editkit.staging import check_free, default_out
+
+    found = _show_plan(name, as_json, options["model"], options["revision"], options["method"])
+    check_free(out or default_out(found.model, found.recipe), needed=found.disk)
+    if push is not None:
+        from editkit.hub import preflight
+        from editkit.render import publishing, terminal
+
+        terminal.console(sys.stderr).print(publishing.preflight(preflight(push, base=None)))
+
+
+def _show_plan(name: str, as_json: bool, model: str | None, revision: str | None, method: str | None) -> Plan:
     from editkit.plan import plan as planned
     from editkit.render import terminal
 
     found = planned(name, model=model, revision=revision, method=method)
     print_json(found.to_dict()) if as_json else terminal.show(terminal.pairs(found.facts()))
+    return found
 
 
 def _as_typed() -> str:

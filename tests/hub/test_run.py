@@ -64,6 +64,15 @@ def test_what_the_hub_says_comes_first_and_what_was_sent_last(run: Any, hub: Ser
     assert pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE).units == UNITS
 
 
+def test_a_dry_run_asks_the_hub_and_changes_nothing(run: Any, hub: Server, tmp_path: Path) -> None:
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    result, reached = run("--dry-run")
+    assert result.exit_code == 0 and "alice/x (new, private), as alice" in result.stderr and not reached
+    result, reached = run("--dry-run", token=READER)
+    assert result.exit_code == 1 and "may only read" in result.stderr and not reached
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
 def test_one_json_document_holds_both(run: Any, hub: Server) -> None:
     result, _ = run("--json")
     told = json.loads(result.stdout)
