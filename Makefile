@@ -1,5 +1,5 @@
 # make demo    install, remove swearing from the bundled model, say where the card and the report are
-# make test    install, run the tests
+# make test    install, run the tests, in two processes
 # make check   lint and type check
 # make oldest  run the tests with the oldest versions that pyproject.toml allows
 # make cards   write the example cards again
@@ -18,7 +18,7 @@ demo: .venv/installed
 	@echo "The report page: $(OUT)/editkit/report.html"
 
 test: .venv/tools
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 check: .venv/tools
 	$(BIN)/ruff check .

@@ -17,9 +17,13 @@ settings.load_profile("untimed")
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
+FIRST = ("test_devices.py", "test_remove.py", "test_paper.py")
+"""The simulated devices: autograd knows only devices that were there at its first backward pass. Then what takes long,
+so that of two processes none waits for the other at the end."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The simulated devices come first: autograd knows only devices that were there at its first backward pass."""
-    items.sort(key=lambda item: item.path.name != "test_devices.py")
+    items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
 
 
 @pytest.fixture(scope="session")
