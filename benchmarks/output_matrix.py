@@ -3,7 +3,7 @@
     python -m benchmarks.output_matrix > benchmarks/results/output-matrix.md
 
 transformers computes logits only where they are wanted, from a slice of the hidden states. A random Llama with the
-vocabulary of Llama 3 scores and generates under masks, with and without ``loading._gather_before_head``, in turn.
+vocabulary of Llama 3 scores and generates under masks, with and without ``loading._gather_before_logits``, in turn.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def timed(model: LanguageModel, requests: list[Request], masks: np.ndarray) -> f
 
 def rows(model: LanguageModel) -> list[str]:
     """Four medians: scoring and generating, of a slice and side by side."""
-    head: Any = model.network.get_output_embeddings()
-    hooks = dict(head._forward_pre_hooks)
+    output: Any = model.network.get_output_embeddings()
+    hooks = dict(output._forward_pre_hooks)
     masks = np.zeros((ROWS, len(model.architecture.heads)), dtype=bool)
     masks[np.arange(ROWS), np.arange(ROWS)] = True
     texts = [f"There were {place} birds in the tree, and all of them sang. " * 2 for place in range(ROWS)]
@@ -66,8 +66,8 @@ def rows(model: LanguageModel) -> list[str]:
         seconds: dict[bool, list[float]] = {False: [], True: []}
         for repeat in range(REPEATS + 1):
             for gathered in (False, True):
-                head._forward_pre_hooks.clear()
-                head._forward_pre_hooks.update(hooks if gathered else {})
+                output._forward_pre_hooks.clear()
+                output._forward_pre_hooks.update(hooks if gathered else {})
                 taken = timed(model, [request(text) for text in texts], masks)
                 if repeat:
                     seconds[gathered].append(taken)

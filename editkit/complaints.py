@@ -8,19 +8,22 @@ complaints(error, Recipe)
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-_OWN = ("function-", "literal", "constrained", "tagged-union", "str", "dict[")
+_OWN = re.compile(r"str|(function-|literal\[|constrained-|dict\[).*")
 """Parts of a place that pydantic adds: which of several allowed kinds was tried."""
 
 
 def complaints(error: ValidationError, table: type[BaseModel]) -> Iterator[str]:
     """One sentence per mistake; ``table`` is what was expected."""
     for part in error.errors():
-        place = [step for step in part["loc"] if not (isinstance(step, str) and step.startswith(_OWN))]
+        keys = part["loc"][-1:] if part["type"] in ("extra_forbidden", "missing") else ()  # whatever they are called
+        steps = part["loc"][: len(part["loc"]) - len(keys)]
+        place = [*(step for step in steps if not _OWN.fullmatch(str(step))), *keys]
         key, found = ".".join(map(str, place)), f"found {part['input']!r:.60}"
         if part["type"] == "extra_forbidden":
             known = list(_table_at(place[:-1], table).model_fields)

@@ -2,7 +2,7 @@
 
 EditkitError            1   a message that says what, where, expected, found, and what to do
 ├── OutOfMemory         1   not even one request fits in the memory of the device
-├── Unreachable         1   the Hub does not answer, or nobody may ask it
+├── Unreachable         1   the Hub does not answer, or offline mode is on
 ├── UsageError          2   the command was called wrongly
 ├── NotLocalized        3   the capability did not localize: evidence is written, no checkpoint
 ├── TooMuchDamage       4   the goal costs more than the damage budget: evidence is written, no checkpoint

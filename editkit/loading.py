@@ -14,10 +14,10 @@ from editkit.errors import EditkitError, first_line
 from editkit.files import printable
 from editkit.memory import first_batch
 from editkit.model import TOKENS_PER_BATCH, LanguageModel
-from editkit.sharing import shareable
+from editkit.sharing import REFUSALS, shareable
 from editkit.source import Source, resolve
 
-REFUSALS = (OSError, ValueError, KeyError, ImportError, AttributeError, RuntimeError, TypeError)
+_UNLOADABLE = (*REFUSALS, OSError, ImportError)
 """What transformers raises for files that it cannot make a model or a tokenizer of."""
 
 
@@ -81,10 +81,10 @@ def load_source(
             ignore_mismatched_sizes=True,
             **options,
         )  # pyright: ignore[reportGeneralTypeIssues]
-    except REFUSALS as error:
+    except _UNLOADABLE as error:
         raise EditkitError(
-            f"{source.base.model} cannot be loaded as a causal language model: {first_line(error).rstrip('.')}. "
-            "`editkit inspect` shows what its files say."
+            f"{source.base.model} cannot be loaded as a causal language model: {first_line(error).rstrip('. ')}. "
+            + (_leave(error) or "`editkit inspect` shows what its files say.")
         ) from error
     finally:
         logging.set_verbosity(verbosity)
@@ -94,7 +94,7 @@ def load_source(
         network = network.to(_device(device))  # pyright: ignore
     network.eval().requires_grad_(False)
     network.generation_config = _greedy(network.generation_config)
-    _gather_before_head(network)
+    _gather_before_logits(network)
     architecture = from_model(network)
     if check:
         prove(network, architecture)
@@ -113,18 +113,27 @@ def load_source(
 
 def _with_words(source: Source, auto: Any, trust_remote_code: bool) -> Any:
     """The tokenizer. One without a vocabulary is refused: transformers makes it up where some types have no files."""
+    advice = (
+        "Expected tokenizer.json, or what this type has instead, beside the weights: download the model again, or copy "
+        "these files there."
+    )
     try:
         tokenizer = auto.from_pretrained(source.directory, trust_remote_code=trust_remote_code)
         words = set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens)
-        problem = "" if words else "it knows no words"
-    except REFUSALS as error:
-        tokenizer, problem = None, " ".join(str(error).split())[:300].rstrip(".")
-    if problem:
+    except _UNLOADABLE as error:
+        said = " ".join(str(error).split())[:300].rstrip(".")
         raise EditkitError(
-            f"{source.base.model}: its tokenizer cannot be used: {problem}. Expected tokenizer.json, or what this type "
-            "has instead, beside the weights: download the model again, or copy these files there."
-        )
+            f"{source.base.model}: its tokenizer cannot be used: {said}. {_leave(error) or advice}"
+        ) from error
+    if not words:
+        raise EditkitError(f"{source.base.model}: its tokenizer cannot be used: it knows no words. {advice}")
     return tokenizer
+
+
+def _leave(error: BaseException) -> str:
+    """What to do where transformers would have to run code that came with the model."""
+    asks = "trust_remote_code" in str(error)
+    return "Read it, then pass --trust-remote-code (trust_remote_code=True from Python)." if asks else ""
 
 
 def _require_fit(source: Source, network: Any, tokenizer: Any) -> None:
@@ -143,26 +152,28 @@ def _require_weights(source: Source, network: Any, loaded: Any) -> None:
     kind, advice = type(network).__name__, "Download it again, or give the checkpoint with its language-model head."
     if missing := sorted(map(str, loaded["missing_keys"])):
         listed = ", ".join(map(printable, missing[:3])) + (", ..." if len(missing) > 3 else "")
+        count = "1 tensor" if len(missing) == 1 else f"{len(missing)} tensors"
         raise EditkitError(
-            f"{source.base.model}: expected a whole {kind}, but its files lack {len(missing)} tensors ({listed}): "
+            f"{source.base.model}: expected a whole {kind}, but its files lack {count} ({listed}): "
             f"whatever it answers would be chance. {advice}"
         )
-    for name, found, expected in sorted(loaded["mismatched_keys"]):
+    if mismatched := sorted(loaded["mismatched_keys"]):
+        name, found, expected = mismatched[0]
         raise EditkitError(
             f"{source.base.model}: {printable(name)} has the shape {tuple(found)}, but its config.json makes a {kind} "
             f"that needs {tuple(expected)}. {advice}"
         )
 
 
-def _gather_before_head(network: Any) -> None:
+def _gather_before_logits(network: Any) -> None:
     """Lay the hidden states that are turned into logits side by side first.
 
     transformers slices them out of all positions, and torch 2.13 multiplies such a slice row by row, in bfloat16 on a
-    CPU with a copy of the whole output matrix for every row: many times the cost of the rest of the model.
+    CPU with a copy of the whole output matrix for every row (``benchmarks/results/output-matrix.md``).
     """
-    head = network.get_output_embeddings()
-    if isinstance(head, torch.nn.Linear):
-        head.register_forward_pre_hook(lambda module, args: (args[0].contiguous(), *args[1:]))
+    output = network.get_output_embeddings()
+    if isinstance(output, torch.nn.Linear):
+        output.register_forward_pre_hook(lambda module, args: (args[0].contiguous(), *args[1:]))
 
 
 def _greedy(config: Any) -> Any:

@@ -62,7 +62,7 @@ class Capability(_Strict):
                 return recipes.read(value)
             except EditkitError as error:
                 raise ValueError(str(error)) from error
-        return Recipe.model_validate(value)
+        return value
 
 
 class Study(_Strict):

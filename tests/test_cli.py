@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -103,6 +104,23 @@ def test_a_mistake_is_one_message_with_its_exit_code_and_leaves_nothing(mistake:
     assert words in result.output
     assert "Traceback" not in result.output
     assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == before
+
+
+def test_a_dry_run_accepts_what_the_run_would_replace(tmp_path: Path) -> None:
+    found = run("remove-capability", "swear", "--dry-run", "--out", _evidence_only(tmp_path), at=tmp_path)
+    assert found.exit_code == 0, found.output
+
+
+def test_in_a_pipe_clients_draw_no_progress_bars() -> None:
+    script = (
+        "from editkit.cli import main\n"
+        "main(['recipes'], standalone_mode=False)\n"
+        "from huggingface_hub.utils import are_progress_bars_disabled\n"
+        "assert are_progress_bars_disabled()\n"
+    )
+    clean = {name: value for name, value in os.environ.items() if "PROGRESS" not in name}
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=clean)
+    assert found.returncode == 0, found.stderr
 
 
 def test_help_imports_neither_torch_nor_transformers() -> None:

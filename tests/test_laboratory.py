@@ -96,6 +96,8 @@ def test_a_cell_knows_the_files_it_was_measured_from(tmp_path: Path) -> None:
     seen.append(Laboratory(tmp_path / "work", folder=tmp_path, dtype="float16").basis(cell))
     seen.append(bench.basis(replace(cell, model=study.BUNDLED)))
     assert len(set(seen)) == len(seen) == 8
+    (nested / "own.yaml").write_text("prompts: own.yaml\n")  # itself
+    assert bench.basis(cell) not in seen
     (nested / "own.yaml").write_text("[")  # named when the task is read, for its cell alone
     assert bench.basis(replace(cell, model="owner/name"))
 

@@ -53,6 +53,12 @@ def without(name: str) -> Callable[[Path], None]:
     return change
 
 
+def remote_code(folder: Path) -> None:
+    """A type of its own, with its code: it must not run."""
+    (folder / "own.py").write_text("raise SystemExit('it ran')\n")
+    config(model_type="strange", auto_map={"AutoConfig": "own.A", "AutoModelForCausalLM": "own.B"})(folder)
+
+
 def no_tokenizer(folder: Path) -> None:
     for path in folder.glob("tokenizer*"):
         path.unlink()
@@ -66,12 +72,13 @@ def test_a_whole_checkpoint_is_loaded(model_type: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model_type", "change", "says"),
     [
-        ("llama", without(NORM), rf"expected a whole LlamaForCausalLM, but its files lack 1 tensors \({NORM}\)"),
+        ("llama", without(NORM), rf"expected a whole LlamaForCausalLM, but its files lack 1 tensor \({NORM}\)"),
         ("llama", config(num_hidden_layers=4), r"its files lack 18 tensors \(model.layers.2.*, \.\.\.\)"),
         ("llama", config(vocab_size=7), r"lm_head.weight has the shape \(1400, 32\), but.* needs \(7, 32\)"),
         ("llama", no_tokenizer, "its tokenizer cannot be used: Couldn't instantiate.*Expected tokenizer.json"),
         ("llama", other_tokenizer, "its tokenizer writes token [0-9]+, but the model has embeddings for 96"),
         ("gpt2", no_tokenizer, "its tokenizer cannot be used: it knows no words. Expected tokenizer.json"),
+        ("llama", remote_code, "cannot be loaded .*custom code.*Read it, then pass --trust-remote-code"),
         ("bert", config(is_decoder=False), 'depends on the tokens behind it.*"is_decoder": true'),
     ],
 )
@@ -83,11 +90,10 @@ def test_what_is_not_the_model_of_its_config_is_refused(
         load(tmp_path, device="cpu")
 
 
-def test_the_head_is_given_rows_that_lie_side_by_side(tmp_path: Path) -> None:
-    """A slice of them costs many times the rest of the model (torch 2.13, bfloat16 on a CPU)."""
+def test_the_output_matrix_is_given_rows_that_lie_side_by_side(tmp_path: Path) -> None:
     model = load(checkpoint(tmp_path, "llama"), device="cpu")
-    head, seen = model.network.get_output_embeddings(), list[bool]()
-    head.register_forward_pre_hook(lambda module, args: seen.append(args[0].is_contiguous()))
+    output, seen = model.network.get_output_embeddings(), list[bool]()
+    output.register_forward_pre_hook(lambda module, args: seen.append(args[0].is_contiguous()))
     requests = [Loglikelihood(prompt, " one two", chat=False) for prompt in ("a number", "a longer number than that")]
     model.answer(requests, None)
     scored = len(seen)

@@ -202,6 +202,11 @@ SOUND = "study: a\nmodels: [m]\nmethods: [css]\nheads: [1]\ncapabilities: [{reci
         (SOUND.replace("[1]", "[0]"), "heads.0: Input should be greater than or equal to 1, found 0"),
         (SOUND.replace("swear", "sware"), r"capabilities.0.recipe: There is no recipe 'sware'.*swear"),
         (SOUND.replace("recipe: swear", "recipe: swear, aslo: []"), "'capabilities.0.aslo' .did you mean 'also'"),
+        (SOUND + "strict: true", "unknown key 'strict'. Known keys: study, "),
+        (
+            SOUND.replace("recipe: swear", "recipe: {capability: x, target: swear, retain: [rhyme], gaol: 0.2}"),
+            "unknown key 'capabilities.0.recipe.gaol' .did you mean 'goal'",
+        ),
         (SOUND + "haeds: 3", "unknown key 'haeds' .did you mean 'heads'"),
     ],
 )

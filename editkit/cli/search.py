@@ -177,10 +177,13 @@ def _load(options: dict[str, Any]) -> Any:
 
 def _try_dry(name: str, as_json: bool, out: Path | None, push: str | None, **options: Any) -> None:
     """The plan, then what would be refused: the output directory, the room for it, the repository."""
+    from editkit.outcome import is_evidence_only
     from editkit.staging import check_free, default_out
 
     found = _show_plan(name, as_json, options["model"], options["revision"], options["method"])
-    check_free(out or default_out(found.model, found.recipe), needed=found.disk)
+    target = out or default_out(found.model, found.recipe)
+    if not is_evidence_only(target):
+        check_free(target, needed=found.disk)
     if push is not None:
         from editkit.hub import preflight
         from editkit.render import publishing, terminal

@@ -169,7 +169,7 @@ def _explain(error: BaseException, api: HfApi) -> str:
         return f"the token does not allow this ({_server_message(error, api)}). Use one with write permission."
     if status == 412:
         return "somebody committed meanwhile. Look at their commit, then run the same command again."
-    if isinstance(error, RuntimeError) or (isinstance(error, network() | OSError) and status is None):
+    if isinstance(error, RuntimeError) or _is_unreached(error):
         return (
             f"the connection broke ({printable(clean(told, api.token))}). Run the same command again: "
             "files that arrived whole are not sent again."

@@ -13,6 +13,7 @@ files("pirate.yaml")                                               [pirate.yaml,
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -62,17 +63,24 @@ def find(
     )
 
 
-def files(spec: object, folder: Path = Path(".")) -> list[Path]:
+def files(spec: str | Mapping[str, Any], folder: Path = Path(".")) -> list[Path]:
     """The files on this machine that a task is read from: its own, prompts, a list of words, the module of a scorer."""
-    if isinstance(spec, Mapping):
-        return [path for value in spec.values() for path in files(value, folder)]
-    if not isinstance(spec, str) or len(spec.encode()) > 250:
+    if not isinstance(spec, str):
+        return _named(spec, folder)
+    path = folder / spec
+    if path.suffix not in {".yaml", ".yml"} or not os.path.isfile(path):
         return []
-    found = [path for path in (folder / spec, folder / f"{spec.partition(':')[0]}.py") if path.is_file()]
-    if found and found[0].suffix in {".yaml", ".yml"}:
-        with suppress(EditkitError):  # said by find
-            found += files(_table(found[0]), found[0].parent)
-    return found
+    with suppress(EditkitError):  # said by find
+        return [path, *_named(_table(path), path.parent)]
+    return [path]
+
+
+def _named(value: Any, folder: Path) -> list[Path]:
+    if isinstance(value, Mapping):
+        return [path for part in value.values() for path in _named(part, folder)]
+    if not isinstance(value, str):
+        return []
+    return [path for path in (folder / value, folder / f"{value.partition(':')[0]}.py") if os.path.isfile(path)]
 
 
 def _described(table: Mapping[str, Any], where: str, folder: Path, allow_code: bool, planning: bool) -> Task:
