@@ -44,7 +44,10 @@ ARMS = {
         "import shutil, os\nos.mkdir(out)\nfor p in sorted(base.iterdir()):\n"
         "    shutil.copyfile(p, out / p.name)\n    with open(out / p.name, 'rb') as f: os.fsync(f.fileno())"
     ),
+    "copy, flushed, one hash beside": "beside(1)",
+    "copy, flushed, two hashes beside": "beside(2)",
     "bake": "bake(resolve(base, identify=False))",
+    "bake, a middle layer": "bake(resolve(base, identify=False), layer=middle)",
     "bake --link": "bake(resolve(base, identify=False), link=True)",
     "bake, hashes known": "bake(known)",
     "bake --link, hashes known": "bake(known, link=True)",
@@ -65,8 +68,23 @@ if sys.argv[3].startswith("bake"):
     from editkit.source import Source, resolve
     from editkit.units import Head
     known = Source(base, Base("benchmark", "sha256:known"), digests=json.loads(sys.argv[4]))
-    def bake(source, **options):
-        checkpoint.write(Edit(source.base, frozenset({Head(0, 0), Head(0, 5)})), source, out, **options)
+    middle = json.loads((base / "config.json").read_text())["num_hidden_layers"] // 2
+    def bake(source, layer=0, **options):
+        checkpoint.write(Edit(source.base, frozenset({Head(layer, 0), Head(layer, 5)})), source, out, **options)
+def beside(hashes):
+    import hashlib, os, shutil
+    from concurrent.futures import ThreadPoolExecutor
+    def digest(path):
+        with open(path, "rb", buffering=0) as file:
+            return hashlib.file_digest(file, "sha256")
+    paths = sorted(base.iterdir())
+    os.mkdir(out)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        hashed = [pool.submit(digest, path) for path in paths for _ in range(hashes)]
+        for path in paths:
+            shutil.copyfile(path, out / path.name)
+            with open(out / path.name, "rb") as file:
+                os.fsync(file.fileno())
 began, worked = time.perf_counter(), time.process_time()
 """
 REPORT = """

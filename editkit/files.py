@@ -15,6 +15,7 @@ import stat
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from editkit.errors import EditkitError
 
@@ -96,6 +97,16 @@ def digest_of(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise EditkitError(f"{printable(path.name)}: cannot be read ({error.strerror}).") from error
+
+
+def fill(file: Any, buffer: bytearray) -> bool:
+    """Read as much as the buffer holds; at the end of the file the buffer shrinks to what is left. False if nothing."""
+    count = 0
+    with memoryview(buffer) as view:
+        while count < len(buffer) and (part := file.readinto(view[count:])):
+            count += part
+    del buffer[count:]
+    return count > 0
 
 
 def stamp(path: Path) -> tuple[int, int]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ from editkit.staging import beside, check_free
 from editkit.undo import undo
 from editkit.units import Head
 from editkit.verify import verify
-from editkit.weights import patch
+from editkit.weights import hashing, patch
 from editkit.weights.slices import Runs, by_file, zero
 from tests import checkpoints
 
@@ -324,13 +324,18 @@ def test_a_copy_is_the_base_with_the_runs_zeroed_whatever_the_chunks(
             start = run.first + number * run.stride
             expected[start : start + run.length] = bytes(run.length)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as smaller:
+        smaller.setattr(hashing, "CHUNK", chunk)
         smaller.setattr(patch, "CHUNK", chunk)
-        smaller.setattr(patch, "STRIDE", 2 * chunk)
+        smaller.setattr(hashing, "STRIDE", 2 * chunk)
         base, out = Path(folder, "base"), Path(folder, "out")
         base.write_bytes(raw)
-        copied = patch.copy(base, out, runs, hashing=data.draw(st.sampled_from(["here", "aside"])))
+        way = data.draw(st.sampled_from(get_args(patch.Hashing)))
+        copied = patch.copy(base, out, runs, hashing=way)
         assert out.read_bytes() == expected
-        assert copied == patch.Copied(hashlib.sha256(expected).hexdigest())
+        assert copied == patch.Copied(
+            "" if way == "no" else hashlib.sha256(expected).hexdigest(),
+            hashlib.sha256(raw).hexdigest() if way == "both" else "",
+        )
         assert patch.differences(base, out, runs) == ()
         place = data.draw(st.integers(0, max(0, size - 1)))
         if size:
@@ -347,7 +352,7 @@ import sys, time
 from pathlib import Path
 from editkit.edit import Edit
 from editkit.export import checkpoint
-from editkit.weights import patch
+from editkit.weights import hashing, patch
 from editkit.source import resolve
 from editkit.units import Head
 fast = patch.copy

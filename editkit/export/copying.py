@@ -83,7 +83,6 @@ def copy_files(
     Raises:
         IntegrityError: what was read back is not what was written, or the base changed meanwhile.
     """
-    before: dict[str, Future[str]] = {}
     copied: dict[str, Future[patch.Copied]] = {}
     for name, at in sorted(names.items(), key=lambda pair: pair[0] not in zeroed):
         real, target = inside(base.directory, name), directory / at
@@ -94,9 +93,7 @@ def copy_files(
         if link and not runs and name in found.files and patch.link(real, target):
             copied[at] = crew.do(_linked, target, known)
             continue
-        if runs and not known:
-            before[at] = crew.do(digest_of, real)
-        hashing = "aside" if runs and known else "here" if runs or not known else "no"
+        hashing = ("aside" if known else "both") if runs else "no" if known else "here"
         copied[at] = crew.do(patch.copy, real, target, runs, hashing=hashing, written=crew.flush)
     digests = {}
     for name, at in names.items():
@@ -106,7 +103,7 @@ def copy_files(
                 f"{name}: read back, it is not what was written ({_tensor_at(found, name, place)} differs). "
                 "The disk or another program changed it while it was copied; nothing was kept."
             )
-        unedited = before[at].result() if at in before else base.digests.get(name) or result.digest
+        unedited = base.digests.get(name) or result.before or result.digest
         digests[at] = Digests(unedited, result.digest or unedited)
     return digests
 

@@ -1,6 +1,6 @@
 """Copy a file with some runs of bytes zeroed, in constant memory, and read the copy back while it is at hand.
 
-    copy(base, out, runs) -> Copied(digest="41ab...", differing=())
+    copy(base, out, runs) -> Copied(digest="41ab...", before="", differing=())
 
 Chunk by chunk: read the base, write, read the copy back through a descriptor of its own, compare, hash. The digest is
 of what the copy holds, not of what was meant; a chunk is small enough to stay in a core's cache all the while.
@@ -9,10 +9,8 @@ of what the copy holds, not of what was meant; a chunk is small enough to stay i
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,17 +18,16 @@ from typing import Any, Literal
 import numpy as np
 
 from editkit.errors import IntegrityError
-from editkit.files import printable, stamp
+from editkit.files import fill, printable, stamp
+from editkit.weights.hashing import CHUNK, Aside, Here, Nowhere
 from editkit.weights.slices import Runs, zero
 
-CHUNK = 1 << 18
-"""Bytes at a time."""
 FLUSHED = 1 << 26
 """Bytes after which a file that is still being copied may be flushed, so that the disk never idles."""
-STRIDE = 1 << 22
-"""Bytes after which a hash that is taken aside goes on."""
 LISTED = 16
 """Differing places that are listed, at most."""
+
+Hashing = Literal["here", "aside", "both", "no"]
 
 _FICLONE = 0x40049409
 """ioctl of Linux: share the extents of another file until one of them is written to."""
@@ -38,9 +35,10 @@ _FICLONE = 0x40049409
 
 @dataclass(frozen=True)
 class Copied:
-    """sha256 of the copy ("" where it was not asked for), and the byte places where it is not what it should be."""
+    """sha256 of the copy and of its base ("" where not asked for), and the byte places where the copy is wrong."""
 
     digest: str
+    before: str = ""
     differing: tuple[int, ...] = ()
 
 
@@ -49,14 +47,15 @@ def copy(
     out: Path,
     runs: Sequence[Runs] = (),
     *,
-    hashing: Literal["here", "aside", "no"] = "here",
+    hashing: Hashing = "here",
     written: Callable[[Path], object] = lambda out: None,
 ) -> Copied:
     """Copy ``base`` to a new file ``out`` with the runs zeroed, and read it back.
 
     Args:
-        hashing: ``aside`` in a thread of its own, which is quicker where only this hash is to be taken and slower where
-            the cores are busy; ``no`` where the sha256 of the copy is known: that of ``base``, which is not changed.
+        hashing: ``aside`` in a thread of its own, which is quicker for one large file and slower where the cores are
+            busy with others; ``both``: that of ``base`` too; ``no`` where the sha256 of the copy is known: that of
+            ``base``, which is not changed.
         written: called with ``out`` after every 64 MB and at the end; may flush it, or raise to give up.
 
     Raises:
@@ -67,23 +66,23 @@ def copy(
         open(base, "rb", buffering=0) as source,
         open(out, "xb", buffering=0) as target,
         open(out, "rb", buffering=0) as back,
-        _Following(out) if hashing == "aside" else contextlib.nullcontext(hashlib.sha256()) as digest,
+        _hasher(base, out, runs, hashing) as hasher,
     ):
         found = stamp(base)
         for chunk in _expected(source, runs, found[0]):
             _write(target, chunk)
             differing += _differing(chunk, _filled(back, again, len(chunk)), place)
-            if hashing != "no":
-                digest.update(again)
+            hasher.update(again)
             place += len(chunk)
             if place % FLUSHED == 0:
                 written(out)
         if place % FLUSHED:
             written(out)
         differing += [place] if back.read(1) else []
+        digest, before = hasher.digests()
         if stamp(base) != found or place != found[0]:
             raise IntegrityError(f"{printable(base.name)}: changed while it was copied. Nothing was kept.")
-        return Copied(digest.hexdigest() if hashing != "no" else "", tuple(differing[:LISTED]))
+        return Copied(digest, before, tuple(differing[:LISTED]))
 
 
 def link(base: Path, out: Path) -> bool:
@@ -121,41 +120,19 @@ def differences(base: Path, out: Path, runs: Sequence[Runs] = ()) -> tuple[int, 
 def _expected(source: Any, runs: Sequence[Runs], size: int) -> Iterator[bytearray]:
     """The file with the runs zeroed, in chunks of one buffer; a file that grows on and on is read up to ``size``."""
     chunk, place = bytearray(CHUNK), 0
-    while place < size and _fill(source, chunk):
+    while place < size and fill(source, chunk):
         zero(np.frombuffer(chunk, np.uint8), place, runs)
         yield chunk
         place += len(chunk)
 
 
-class _Following:
-    """The sha256 of a file that is still being written, as hashlib has it, taken by a thread of its own."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._digest, self._written, self._hashed = path, hashlib.sha256(), 0, 0
-        self._thread = ThreadPoolExecutor(1)
-
-    def __enter__(self) -> _Following:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._thread.shutdown(cancel_futures=True)
-
-    def update(self, chunk: bytearray) -> None:
-        self._written += len(chunk)
-        if self._written % STRIDE == 0:
-            self._thread.submit(self._follow)
-
-    def hexdigest(self) -> str:
-        self._thread.submit(self._follow).result()
-        return self._digest.hexdigest()
-
-    def _follow(self) -> None:
-        buffer = bytearray(CHUNK)
-        with open(self._path, "rb", buffering=0) as file:
-            file.seek(self._hashed)
-            while _fill(file, buffer):
-                self._digest.update(buffer)
-                self._hashed += len(buffer)
+def _hasher(base: Path, out: Path, runs: Sequence[Runs], hashing: Hashing) -> Here:
+    if hashing == "no":
+        return Nowhere()
+    if hashing == "here":
+        return Here()
+    first = min((run.first for run in runs), default=base.stat().st_size)
+    return Aside(base, out, first if hashing == "both" else None)
 
 
 def _differing(expected: bytearray, found: bytearray, place: int) -> list[int]:
@@ -171,18 +148,8 @@ def _filled(file: Any, buffer: bytearray, length: int) -> bytearray:
     """``length`` bytes of the file, or what is left of it."""
     if len(buffer) != length:
         buffer[:] = bytes(length)
-    _fill(file, buffer)
+    fill(file, buffer)
     return buffer
-
-
-def _fill(file: Any, buffer: bytearray) -> bool:
-    """Read as much as the buffer holds; at the end of the file the buffer shrinks to what is left. False if nothing."""
-    count = 0
-    with memoryview(buffer) as view:
-        while count < len(buffer) and (part := file.readinto(view[count:])):
-            count += part
-    del buffer[count:]
-    return count > 0
 
 
 def _write(file: Any, data: bytearray) -> None:
