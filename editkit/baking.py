@@ -14,7 +14,7 @@ from editkit.edit import Edit
 from editkit.errors import EditkitError, UsageError
 from editkit.export import EXPORTS, delta
 from editkit.export.checkpoint import Written
-from editkit.source import Source, resolve
+from editkit.source import Source, recorded, resolve
 from editkit.units import Unit, parse_all, units
 
 
@@ -62,7 +62,7 @@ def _edit_at(path: Path, base: Source | str | Path | None, revision: str | None)
         raise EditkitError(f"{path}: expected an edit.json, or an output of editkit; {error}.") from error
     edit = Edit.from_json(text, where=str(file))
     if not isinstance(base, Source):
-        base = resolve(base or edit.base.model, revision or (None if base else edit.base.revision))
+        base = resolve(base or edit.base.model, revision or (recorded(base, edit.base) if base else edit.base.revision))
     return (delta.edit_on(path, base) if delta.is_delta(path) else edit), base
 
 

@@ -18,9 +18,15 @@ from editkit.files import inside
 from editkit.provenance import BaseModel, LayerShape
 from editkit.source import Source
 
-NOTICES = {"llama": "Built with Llama", "gemma": "Gemma is provided under and subject to the Gemma Terms of Use"}
-"""Lines that a base's licence asks every derivative to carry, by the start of the licence's id."""
-
+NOTICES = {
+    "llama3": "Built with Meta Llama 3",
+    "llama3.1": "Built with Llama",
+    "llama3.2": "Built with Llama",
+    "llama3.3": "Built with Llama",
+    "llama4": "Built with Llama",
+    "gemma": "Gemma is provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms",
+}
+"""The line that a base's licence asks every derivative to show, by the licence's id or name."""
 
 _EMPTY = ("", "~", "null")
 """What YAML writes for nothing."""
@@ -38,7 +44,7 @@ def base_model(source: Source, *, dtype: str) -> BaseModel:
         license=license_id,
         license_name=_word(card.get("license_name")),
         license_link=_word(card.get("license_link")),
-        notices=tuple(line for start, line in NOTICES.items() if (license_id or "").startswith(start)),
+        notices=tuple(NOTICES[name] for name in (license_id, _word(card.get("license_name"))) if name in NOTICES),
         pipeline_tag=_word(card.get("pipeline_tag")),
         tags=_words(card.get("tags")),
         languages=_words(card.get("language")),

@@ -19,7 +19,12 @@ OTHER_WEIGHTS = (
 """Copies of the weights in other formats, and pickles: never downloaded, never shipped, as they are unedited."""
 
 NOT_MODEL = "not part of the model"
-_NOT_MODEL = (".git/*", ".cache/*", ".huggingface/*", "*/__pycache__/*", "__pycache__/*", ".ipynb_checkpoints/*")
+_NOT_MODEL = (
+    *(".git/*", ".cache/*", ".huggingface/*", "*/__pycache__/*", "__pycache__/*", ".ipynb_checkpoints/*"),
+    ".gitattributes",  # each server writes its own: the Hub adds a line for every large file
+)
+DESKTOP = (".ds_store", "thumbs.db", "desktop.ini")
+"""What file managers leave in any folder they show, in lower case."""
 
 
 def why(name: str, weights: Collection[str]) -> str | None:
@@ -31,7 +36,7 @@ def why(name: str, weights: Collection[str]) -> str | None:
     if name in weights:
         return None
     lower = name.lower()
-    if any(fnmatch(lower, pattern) for pattern in _NOT_MODEL):
+    if lower.rpartition("/")[2] in DESKTOP or any(fnmatch(lower, pattern) for pattern in _NOT_MODEL):
         return NOT_MODEL
     if any(fnmatch(lower, pattern) for pattern in OTHER_WEIGHTS):
         return "another copy of the unedited weights, or a pickle"

@@ -26,6 +26,7 @@ from typing import Any
 from editkit.edit import Base
 from editkit.errors import IntegrityError
 from editkit.files import digest_of, digests_of, inside, is_relative_name, printable, walk
+from editkit.left_out import DESKTOP
 
 FORMAT = 1
 NAME = "editkit/manifest.json"
@@ -157,8 +158,8 @@ def offenders(out: Path, manifest: Manifest) -> list[str]:
 
 
 def is_tolerated(name: str) -> bool:
-    """Whether a file is none of editkit's business: a download or a clone puts it beside the others."""
-    return name.split("/")[0] in _TOLERATED
+    """Whether a file is none of editkit's business: a download, a clone or a file manager puts it beside the others."""
+    return name.split("/")[0] in _TOLERATED or name.rpartition("/")[2].lower() in DESKTOP
 
 
 @cache

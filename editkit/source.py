@@ -88,6 +88,15 @@ def resolve(model: str | Path | None, revision: str | None = None, *, identify: 
     return _from_hub(name, revision)
 
 
+def recorded(model: str | Path, base: Base) -> str | None:
+    """The commit at which a model is to be taken that is named as the base of an edit: its branch may have moved on.
+
+    None where the name is another one, or a directory's.
+    """
+    is_same = str(model).removeprefix("hf://") == base.model and here(model) is None
+    return base.revision if is_same and re.fullmatch(r"[0-9a-f]{40}", base.revision or "") else None
+
+
 def is_bundled(model: str | Path | None) -> bool:
     """Whether the model that ships inside is meant: nothing was named, or its name."""
     return model is None or (str(model) == BUNDLED and local(BUNDLED) is None)
@@ -277,5 +286,9 @@ def _download(name: str, revision: str | None, ignored: Iterable[str]) -> Path:
             f"{name}: not in the local cache, and the Hub cannot be reached (offline, or HF_HUB_OFFLINE is set). "
             "Connect, or give a local directory."
         ) from error
-    except (hub.HTTPError, hub.HFValidationError, OSError) as error:  # pyright: ignore[reportPrivateImportUsage]
-        raise EditkitError(f"{name}: could not be downloaded ({printable(str(error).strip())}).") from error
+    except (hub.HTTPError, hub.HFValidationError, OSError, RuntimeError) as error:  # pyright: ignore[reportPrivateImportUsage]
+        # Xet storage raises a bare RuntimeError where its connection breaks.
+        raise EditkitError(
+            f"{name}: could not be downloaded ({printable(str(error).strip())}). Run the same command again: what has "
+            "arrived is kept."
+        ) from error

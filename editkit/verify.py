@@ -22,7 +22,7 @@ from editkit.export.checkpoint import Plan, plan_of, tensor_digest
 from editkit.files import digest_of, inside, printable, walk
 from editkit.headers import TensorInfo
 from editkit.manifest import Manifest, is_tolerated
-from editkit.source import Source, resolve
+from editkit.source import Source, recorded, resolve
 from editkit.undo import Undo
 from editkit.weights import patch
 from editkit.weights.packing import key_of, read_runs, read_tensor
@@ -57,16 +57,17 @@ def verify(out: Path, base: Source | str | Path | None = None) -> Verification:
     """Check an output of editkit.
 
     Args:
-        base: the unedited model, or its name: then every byte of OUT is compared with it.
+        base: the unedited model, or its name: then every byte of OUT is compared with it. A Hub model that the edit
+            names is taken at the commit that the edit names.
 
     Raises:
         IntegrityError: listing every file and tensor that is not what it should be, sorted.
     """
     out = Path(out)
+    record = manifest.read(out)
     if isinstance(base, str | Path):
-        base = resolve(base)
+        base = resolve(base, recorded(base, record.base))
     try:
-        record = manifest.read(out)
         lines = manifest.offenders(out, record)
         if not lines:
             lines = _slices(out, record, undo.read(out))

@@ -241,6 +241,25 @@ def test_any_yaml_of_the_base_s_card_is_read_as_text(line: str, tmp_path: Path) 
     assert found.languages == (("no",) if line == "language: no" else ())
 
 
+@pytest.mark.parametrize(
+    ("front", "notice"),
+    [
+        ("license: llama3.2", "Built with Llama."),
+        ("license: llama3", "Built with Meta Llama 3."),
+        ("license: other\nlicense_name: llama4", "Built with Llama."),
+        ("license: gemma", "found at ai.google.dev/gemma/terms."),
+        ("license: llama2", None),
+        ("license: apache-2.0", None),
+    ],
+)
+def test_a_card_shows_the_line_that_the_base_s_licence_asks_for(front: str, notice: str | None, tmp_path: Path) -> None:
+    base = checkpoints.write(tmp_path / "base")
+    (base / "README.md").write_text(f"---\n{front}\n---\nThe base.\n")
+    bake(base, [Head(0, 1)], out=tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert notice in card if notice else "Built with" not in card and "Terms of Use" not in card
+
+
 def test_a_card_that_is_a_link_out_of_the_base_is_not_read(tmp_path: Path) -> None:
     base = checkpoints.write(tmp_path / "base")
     (base / "README.md").rename(tmp_path / "README.md")

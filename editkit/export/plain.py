@@ -31,6 +31,7 @@ def plain_card(edit: Edit, base: Source, form: str, *, extra: str = "") -> str:
         f"Removed units ({edit.kind}s): {units}.",
         f"Base: `{edit.base.model}`, revision `{edit.base.revision}`.",
         "",
+        *(line for notice in carried.notices for line in (f"{notice}.", "")),
         _HOW[form],
         "What this removal does to the model was not measured"
         + ("; `editkit evaluate` measures it." if form == "checkpoint" else "."),

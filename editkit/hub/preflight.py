@@ -265,10 +265,11 @@ def _check_license(out: Path, license: str | None) -> None:
     if not card.is_file() or license is None:
         return
     try:
-        found = ModelCard(card.read_text(encoding="utf-8"), ignore_metadata_errors=False).data.to_dict().get("license")
+        said = ModelCard(card.read_text(encoding="utf-8"), ignore_metadata_errors=False).data.to_dict()
     except (ValueError, TypeError) as error:
         raise EditkitError(f"README.md: its front matter cannot be read ({printable(str(error))}).") from error
-    if found != license:
+    found = said.get("license")
+    if found != license and (found, said.get("license_name")) != ("other", license):  # an id that is not known here
         raise EditkitError(
             f"README.md says licence {printable(str(found or 'none'))}, the base is under {printable(license)}. "
             "An edit carries its base's licence: render the card again with `editkit card`."

@@ -103,7 +103,7 @@ def _verify(published: Published, base: str | Path | None) -> Verification:
     readings = {file: read_restored(published.pieces(file), file, published.there[file].size, back) for file in edited}
     for file, reading in readings.items():
         wrong += _against_reading(file, reading, record)
-    wrong += _against_base(published, back, readings, shelf)
+    wrong += _against_base(published, back, readings, shelf, edit.base.model)
     if wrong:
         lines = "".join(f"\n  {line}" for line in sorted(set(wrong)))
         raise IntegrityError(f"{published.repo} at {published.commit} is not what it says:{lines}")
@@ -155,7 +155,11 @@ def _against_reading(file: str, reading: Reading, record: manifest.Manifest) -> 
 
 
 def _against_base(
-    published: Published, back: undo.Undo, readings: Mapping[str, Reading], shelf: Mapping[str, RemoteFile]
+    published: Published,
+    back: undo.Undo,
+    readings: Mapping[str, Reading],
+    shelf: Mapping[str, RemoteFile],
+    named: str,
 ) -> list[str]:
     """Every file of the base must be here unchanged but for the removed slices, and nothing else may be."""
     wrong = [
@@ -167,8 +171,8 @@ def _against_base(
         at = kept.at or name
         if name not in shelf and name in readings:
             raise EditkitError(
-                f"{published.repo}: its weights were converted from another format: the base has no {name} to compare "
-                "with. Give the directory of the converted base with --base."
+                f"{published.repo}: its weights were converted from pickles: the base has no {name} to compare with. "
+                f"Download it, and run `editkit verify DIR --base {printable(named)}`, which converts the base again."
             )
         if name not in shelf:
             wrong.append(f"{printable(name)}: said to be the base's, but the base has no such file")

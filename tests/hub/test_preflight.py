@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,20 @@ def test_preflight_of_a_new_repository(hub: Server, named: Base, out: Path) -> N
     assert (found.base_on_hub, found.license, found.gated) == (True, "apache-2.0", False)
     assert found.bytes == sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     assert not hub.data.joinpath("repos/alice").exists()
+
+
+def test_a_licence_that_is_not_known_here_is_carried_by_its_name(hub: Server, base: Path, tmp_path: Path) -> None:
+    licensed = shutil.copytree(base, tmp_path / "licensed")
+    (licensed / "README.md").write_text("---\nlicense: unknown\n---\n# Base\n")
+    named = publish_base(hub, licensed)
+    for number, (name, allowed) in enumerate([("unknown", True), ("another", False)]):
+        card = CARD.replace("license: apache-2.0", f"license: other\nlicense_name: {name}")
+        out = finish(tmp_path / f"out{number}", licensed, named, card=card)
+        if allowed:
+            assert preflight("no-swear", base=named, out=out, endpoint=hub.endpoint, token=ALICE).license == "unknown"
+            continue
+        with pytest.raises(EditkitError, match="says licence other, the base is under unknown"):
+            preflight("no-swear", base=named, out=out, endpoint=hub.endpoint, token=ALICE)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from tests.hub.running import (
     BOB,
     Server,
     corrupt,
+    environment,
     publish_anyway,
     publish_base,
     rewrite_manifest,
@@ -179,3 +182,31 @@ def test_an_adapter_is_pushed_too_and_pull_verify_says_what_to_do(
     assert "adapter_model.safetensors" in {operation.path for operation in pushed.operations}
     with pytest.raises(EditkitError, match="is a lora, not a whole checkpoint"):
         pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE)
+
+
+def test_an_output_is_compared_with_the_commit_it_was_made_from(hub: Server, base: Path, tmp_path: Path) -> None:
+    """The base's branch moves on; what was made of an earlier commit is still what it was."""
+
+    publish_base(hub, base)
+
+    def editkit(*arguments: str) -> None:
+        done = subprocess.run(
+            [sys.executable, "-m", "editkit", *arguments],
+            env=environment(hub, tmp_path / "home"),
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+
+    attributes = b"*.bin filter=lfs diff=lfs merge=lfs -text\n"  # as GPT-2's: the server adds what it lacks
+    hub.api().upload_file(repo_id="team/base", path_or_fileobj=attributes, path_in_repo=".gitattributes")
+    out, delta, again = (str(tmp_path / name) for name in ("out", "delta", "again"))
+    editkit("bake", "team/base", "--heads", ",".join(UNITS), "-o", out)
+    editkit("bake", "team/base", "--heads", ",".join(UNITS), "-o", delta, "--format", "delta")
+    assert not Path(out, ".gitattributes").exists(), "the server has its own"
+    editkit("push", out, "alice/edited", "--allow-unmet")
+    hub.api().upload_file(repo_id="team/base", path_or_fileobj=b"# More\n", path_in_repo="MORE.md")
+    editkit("verify", out, "--base", "team/base")
+    editkit("verify", delta, "--base", "team/base")
+    editkit("bake", "team/base", "--edit", delta, "-o", again)
+    editkit("pull-verify", "alice/edited")

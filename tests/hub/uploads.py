@@ -158,6 +158,7 @@ def commit(ask: Exchange, repo: str, rev: str) -> None:
     files = dict(parent["files"])
     for line in lines[1:]:
         apply(ask, files, state, line["key"], line["value"])
+    name_large(ask, files)
     pull = "create_pr" in ask.query
     number = sum(name.startswith("refs/pr/") for name in state["refs"]) + 1
     ref = f"refs/pr/{number}" if pull else rev
@@ -167,6 +168,16 @@ def commit(ask: Exchange, repo: str, rev: str) -> None:
     base = f"{ask.server.endpoint}/{repo}"
     value = {"success": True, "commitOid": oid, "commitUrl": f"{base}/commit/{oid}", "hookOutput": ""}
     ask.reply(200, value | ({"pullRequestUrl": f"{base}/discussions/{number}"} if pull else {}))
+
+
+def name_large(ask: Exchange, files: dict[str, Any]) -> None:
+    """As the Hub does: a line of .gitattributes for every large file that no pattern there names."""
+    entry = files.get(".gitattributes")
+    text = (ask.store.root / "blobs" / entry["oid"]).read_text() if entry else ""
+    missing = [path for path, file in files.items() if file["lfs"] and upload_mode(path, 1, b"", text, 1) != "lfs"]
+    if missing:
+        text += "".join(f"{path} filter=lfs diff=lfs merge=lfs -text\n" for path in missing)
+        files[".gitattributes"] = ask.store.add_blob(text.encode())
 
 
 def apply(ask: Exchange, files: dict[str, Any], state: dict[str, Any], key: str, value: dict[str, Any]) -> None:
