@@ -84,6 +84,7 @@ def evaluate(
     seed: int = 0,
     device: str = "auto",
     dtype: str = "auto",
+    trust_remote_code: bool = False,
     work: Path | None = None,
     allow_code: bool = False,
     stages: Stages = silent,
@@ -97,7 +98,7 @@ def evaluate(
     """
     from editkit.comparison import compared
 
-    edited, unedited = _later(model, device, dtype), _later(base, device, dtype)
+    edited, unedited = (_later(name, device, dtype, trust_remote_code) for name in (model, base))
     found = _tasks(tasks, allow_code)
     return compared(edited, unedited, tasks=found, limit=limit, seed=seed, work=work, stages=stages)
 
@@ -169,6 +170,7 @@ def standings(
     seed: int = 0,
     device: str = "auto",
     dtype: str = "auto",
+    trust_remote_code: bool = False,
     work: Path | None = None,
     allow_code: bool = False,
     stages: Stages = silent,
@@ -176,7 +178,7 @@ def standings(
     """What one model can do: each task's score with its interval, on the ``report`` split."""
     from editkit.comparison import standings as measured
 
-    live = _model(model, device, dtype)
+    live = _model(model, device, dtype, trust_remote_code)
     return measured(live, tasks=_tasks(tasks, allow_code), limit=limit, seed=seed, work=work, stages=stages)
 
 
@@ -199,16 +201,24 @@ def head_map(model: LanguageModel, found: Localization) -> bytes:
     return plots.head_map(Edit(model.source.base, frozenset()), found, origin)
 
 
-def compare(model: str, *, base: str, prompt: str, max_new_tokens: int = 64, device: str = "auto") -> tuple[str, str]:
+def compare(
+    model: str,
+    *,
+    base: str,
+    prompt: str,
+    max_new_tokens: int = 64,
+    device: str = "auto",
+    trust_remote_code: bool = False,
+) -> tuple[str, str]:
     """Both answers to one prompt: (the base's, the model's)."""
     from editkit.comparison import answers_to
 
-    edited, unedited = _later(model, device, "auto"), _later(base, device, "auto")
+    edited, unedited = (_later(name, device, "auto", trust_remote_code) for name in (model, base))
     return answers_to(edited, unedited, prompt, max_new_tokens=max_new_tokens)
 
 
 def _model(
-    model: LanguageModel | Source | str | Path | None, device: str, dtype: str, trust_remote_code: bool = False
+    model: LanguageModel | Source | str | Path | None, device: str, dtype: str, trust_remote_code: bool
 ) -> LanguageModel:
     if isinstance(model, LanguageModel):
         return model
@@ -217,10 +227,12 @@ def _model(
     return load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
 
 
-def _later(model: LanguageModel | Source | str | Path | None, device: str, dtype: str) -> Callable[[], LanguageModel]:
+def _later(
+    model: LanguageModel | Source | str | Path | None, device: str, dtype: str, trust_remote_code: bool
+) -> Callable[[], LanguageModel]:
     """The model, loaded when it is called for; a name that leads nowhere is told now."""
     found = model if isinstance(model, LanguageModel | Source) else resolve(model)
-    return lambda: _model(found, device, dtype)
+    return lambda: _model(found, device, dtype, trust_remote_code)
 
 
 def _tasks(names: Sequence[str], allow_code: bool) -> list[Task]:

@@ -51,12 +51,12 @@ def load(
 def load_source(
     source: Source,
     *,
-    device: str = "auto",
+    device: str | dict[str, Any] = "auto",
     dtype: str = "auto",
     trust_remote_code: bool = False,
     check: bool = True,
 ) -> LanguageModel:
-    """``load`` for a source that is already resolved."""
+    """``load`` for a source that is already resolved; ``device`` may say which part goes where (``memory.layout``)."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
@@ -68,7 +68,7 @@ def load_source(
     logging.disable_progress_bar()
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # what it would warn of is an error here, or no matter
-    spread = device in {"balanced", "balanced_low_0", "sequential"}
+    spread = not isinstance(device, str) or device in {"balanced", "balanced_low_0", "sequential"}
     options: dict[str, Any] = {"device_map": device} if spread else {}
     try:
         tokenizer = _with_words(source, AutoTokenizer, trust_remote_code)
@@ -90,7 +90,7 @@ def load_source(
         logging.set_verbosity(verbosity)
     _require_weights(source, network, loaded)
     _require_fit(source, network, tokenizer)
-    if not spread:
+    if isinstance(device, str) and not spread:
         network = network.to(_device(device))  # pyright: ignore
     network.eval().requires_grad_(False)
     network.generation_config = _greedy(network.generation_config)
@@ -108,6 +108,8 @@ def load_source(
         prefixes=reusable(network),
         padded=harmless(network, tokenizer),
         placement=device,
+        trusted=trust_remote_code,
+        proved=check,
     )
 
 

@@ -209,11 +209,10 @@ def _shown(outputs: Sequence[Output]) -> str:
 
 def _space(model: LanguageModel, task: Task, mode: str) -> dict[str, Any]:
     """Everything a cell depends on besides its mask and its example."""
-    tokenizer = model.tokenizer.backend_tokenizer.to_str() if model.tokenizer.is_fast else repr(model.tokenizer)
     return {
         "model": model.source.base.model if model.source.base.revision is None else model.source.base.revision,
         "config": _settings(model.network),
-        "tokenizer": hashlib.sha256((tokenizer + str(model.tokenizer.chat_template)).encode()).hexdigest(),
+        "tokenizer": model.vocabulary,
         "chat": ASKED,
         "task": task.name,
         "scorer": digest(task),

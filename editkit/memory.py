@@ -6,7 +6,7 @@ with parked(network): ...                                                       
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,9 @@ FULL = (
 )
 """What devices say when they are full; accelerate knows some of them, fewer in its older versions."""
 
+METAL = 1 << 32
+"""Bytes of a tensor from which on operations on Apple's GPUs abort (pytorch issue 149325)."""
+
 _GROUP = Path("/sys/fs/cgroup")
 """Where Linux tells a container its own limits (cgroup v2)."""
 
@@ -39,14 +42,17 @@ class Budget:
 
 
 def first_batch(network: Any, most: int) -> Budget:
-    """The budget to begin with: ``most`` tokens, on a CPU only as many as fit in half of what is free.
+    """The budget to begin with: ``most`` tokens, in main memory only as many as fit in half of what is free.
 
-    An accelerator says when it is full, and batches shrink; an operating system may end the process without a word. A
-    token is reckoned as its logits and 32 times the model's width, in float32.
+    An accelerator says when it is full, and batches shrink; an operating system may end the process without a word, and
+    so does Metal where a tensor is too large. A token is reckoned as its logits and 32 times the model's width, in
+    float32.
     """
-    if network.device.type != "cpu":
-        return Budget(most)
     vocabulary, width = network.get_input_embeddings().weight.shape
+    if network.device.type == "mps":
+        most = min(most, METAL // (4 * vocabulary))
+    elif network.device.type != "cpu":
+        return Budget(most)
     return Budget(max(1, min(most, available() // 2 // (4 * (vocabulary + 32 * width)))))
 
 
@@ -97,19 +103,59 @@ def within_memory(
 
 @contextmanager
 def parked(network: Any) -> Iterator[None]:
-    """The weights wait in main memory, so that another model may have the accelerator; after an error they stay there.
+    """The weights wait in main memory, so that another model may have the devices; after an error they stay there.
 
-    A model that is spread over several devices stays where it is: the other one gets what is left.
+    A network of which a part lies in main memory or on the disk, or that main memory has no room for, stays where it
+    is: the other one gets what is left.
     """
-    where, spread = network.device, len(set(getattr(network, "hf_device_map", {}).values())) > 1
-    if where.type == "cpu" or spread:
+    where, places = network.device, layout(network)
+    if where.type == "cpu" or partly_outside(places) or available() < network.get_memory_footprint():
         yield
         return
+    from accelerate import dispatch_model
+    from accelerate.hooks import remove_hook_from_submodules
+
+    remove_hook_from_submodules(network)
     network.to("cpu")
     free()
     yield
     free()
-    network.to(where)
+    if places:
+        dispatch: Any = dispatch_model  # its annotations forbid what transformers gives it
+        dispatch(network, places, main_device=where, skip_keys=network._skip_keys_device_placement)
+    else:
+        network.to(where)
+
+
+def check_room(network: Any) -> None:
+    """Refuse now what would fail at the end of a run: a second model must be loaded where this one is.
+
+    Raises:
+        OutOfMemory: neither main memory nor the accelerator has room for this model once more.
+    """
+    import torch
+
+    where, size = network.device, network.get_memory_footprint()
+    if where.type == "cpu" or partly_outside(layout(network)) or available() >= size:
+        return
+    left = torch.cuda.mem_get_info(where)[0] if where.type == "cuda" else 0
+    if left < size:
+        raise OutOfMemory(
+            f"The written checkpoint is measured where the model was, which waits in main memory meanwhile: that takes "
+            f"{size / 1e9:.1f} GB, and {available() / 1e9:.1f} GB are free there ({left / 1e9:.1f} GB on {where}). "
+            "Use a machine with more main memory, or --device cpu."
+        )
+
+
+def layout(network: Any) -> dict[str, Any]:
+    """Which part of a network lies on which device, where it is spread over several; {} where it is not."""
+    places = dict(getattr(network, "hf_device_map", {}))
+    return places if len(set(map(str, places.values()))) > 1 else {}
+
+
+def partly_outside(places: Mapping[str, Any]) -> bool:
+    """Whether a part lies in main memory or on the disk."""
+    return not {"cpu", "disk"}.isdisjoint(map(str, places.values()))
 
 
 def free() -> None:

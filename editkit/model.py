@@ -8,10 +8,11 @@ Rows of one batch may carry different masks, in scoring and in generation; the u
 
 from __future__ import annotations
 
-import inspect
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +23,8 @@ from editkit.architecture import Architecture
 from editkit.batches import Batch, batches, distinct
 from editkit.encoding import Encoded, encode, window_of
 from editkit.knockout import knocked_out
-from editkit.memory import Budget, within_memory
-from editkit.sharing import widened
+from editkit.memory import Budget, layout, partly_outside, within_memory
+from editkit.sharing import keeping, widened
 from editkit.source import Source
 from editkit.task import Generate, Likelihood, Output, Request
 
@@ -49,8 +50,12 @@ class LanguageModel:
     """Whether what all rows begin with may run once per mask (``prefix.reusable``)."""
     padded: bool = field(default=False, compare=False)
     """Whether rows of other lengths may share a batch (``padding.harmless``)."""
-    placement: str = field(default="auto", compare=False)
-    """What was asked for as its device: a model that takes its place goes there too."""
+    placement: str | dict[str, Any] = field(default="auto", compare=False)
+    """What was asked for as its device."""
+    trusted: bool = field(default=False, compare=False)
+    """Whether code that came with its files may run; an edited copy of them brings the same code."""
+    proved: bool = field(default=True, compare=False)
+    """Whether its sites were proved at load."""
 
     @property
     def dtype(self) -> str:
@@ -59,6 +64,23 @@ class LanguageModel:
     @property
     def device(self) -> torch.device:
         return self.network.get_input_embeddings().weight.device
+
+    @cached_property
+    def vocabulary(self) -> str:
+        """Digest of the tokenizer: how it cuts text, and its chat template."""
+        rules = self.tokenizer.backend_tokenizer.to_str() if self.tokenizer.is_fast else repr(self.tokenizer)
+        return hashlib.sha256((rules + str(self.tokenizer.chat_template)).encode()).hexdigest()
+
+    @property
+    def place(self) -> str | dict[str, Any]:
+        """Where a model goes that takes its place while this one is ``parked``: part by part to the same devices."""
+        places = layout(self.network)
+        return self.placement if not places or partly_outside(places) else places
+
+    @property
+    def rounding(self) -> float:
+        """The share of a log-probability that two runs may differ by. None on a CPU, whose kernels do not change."""
+        return 0.0 if self.device.type == "cpu" else 1e-4 if self.dtype == "float32" else 1e-2
 
     def generate(self, prompts: Sequence[str], *, max_new_tokens: int = 64, chat: bool = True) -> list[str]:
         """Greedy answers to ``prompts``; heads knocked out by ``editkit.knocked_out`` stay out."""
@@ -244,14 +266,8 @@ class LanguageModel:
         index = torch.tensor([place_of[id(row)] for row in rows], device=self.device)
         cached: dict[str, Any] = {"past_key_values": prefix.served()} if prefix else {"use_cache": False}
         with widened(self.blocks, shared, index, len(kept)) if sharing and self.blocks else nullcontext():
-            if self._keeps_logits:
-                # Counted, not listed: a list of places would lie on another device than the last of several.
-                return self.network(input_ids=ids, logits_to_keep=width - first + skip, **cached).logits
-            return self.network(input_ids=ids, **cached).logits[:, first - skip :]
-
-    @property
-    def _keeps_logits(self) -> bool:
-        return "logits_to_keep" in inspect.signature(type(self.network).forward).parameters
+            last = width - (first - skip)
+            return self.network(input_ids=ids, **keeping(self.network, last), **cached).logits[:, -last:]
 
 
 def _cut(text: str, stop: tuple[str, ...]) -> str:

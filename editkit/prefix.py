@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
-from editkit.sharing import REFUSALS, alike
+from editkit.sharing import REFUSALS, alike, keeping
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def run(network: Any, ids: torch.Tensor, which: torch.Tensor) -> Prefix:
         which: int[rows], each row's place among the masks.
     """
     cache = DynamicCache(config=network.config)
-    network(input_ids=ids, past_key_values=cache, use_cache=True)
+    network(input_ids=ids, past_key_values=cache, use_cache=True, **keeping(network, 1))
     return Prefix(ids.shape[1], cache, which)
 
 

@@ -36,7 +36,7 @@ from editkit.files import digest_of
 from editkit.loading import load_source
 from editkit.localization import Localization
 from editkit.locate import Capability, localize
-from editkit.memory import parked
+from editkit.memory import check_room, parked
 from editkit.model import LanguageModel
 from editkit.outcome import Outcome, is_evidence_only, write, write_evidence
 from editkit.progress import Stages, silent
@@ -46,7 +46,7 @@ from editkit.render.exhibits import Exhibits
 from editkit.source import resolve
 from editkit.staging import check_free
 from editkit.store import Store, opened
-from editkit.task import Output, examples_of
+from editkit.task import Likelihood, examples_of
 from editkit.units import Head
 from editkit.work import Work
 
@@ -93,6 +93,7 @@ def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Sta
         raise UsageError(f"--heads {run.count}: expected 1 to {there}, the heads that this model has.")
     if not is_evidence_only(run.out):
         check_free(run.out)
+    check_room(model.network)
     with opened(work.store) as store:
         trial = Trial(model, run, store, stages)
         found = localize(model, run.wanted, store, method=run.method, seed=run.seed, stages=stages)
@@ -101,12 +102,13 @@ def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Sta
         _keep(work, edit, found)
         before, after = trial.answers(model, []), trial.answers(model, choice.heads)
         (work.folder / "transcripts.jsonl").write_text(transcript_lines(before, after), "utf-8")
-        outcome = trial.judged(found, choice, edit, before, after)
+        second = trial.again(before)
+        outcome = trial.judged(found, choice, edit, before, after, second)
         if not (found.found and outcome.report.verdict.met):
             outcome = replace(outcome, provenance=replace(outcome.provenance, format="evidence"))
             write_evidence(outcome)
             raise _refusal(outcome, run.count)
-        return trial.ship(found, choice, edit, before, after)
+        return trial.ship(found, choice, edit, before, after, second)
 
 
 @dataclass(frozen=True)
@@ -128,12 +130,26 @@ class Trial:
             mask, limit = model.architecture.mask(heads), recipe.examples.report
             return answers(model, tasks, mask, self.store, split="report", limit=limit, advance=advance)
 
+    def again(self, before: Sequence[Sheet]) -> list[Sheet]:
+        """A/A: the unedited model's answers a second time."""
+        with self.stages("Noise floor", sum(len(sheet.cells) for sheet in before)) as advance:
+            return again(self.model, before, self.store, advance=advance)
+
     def judged(
-        self, found: Localization, choice: Choice, edit: Edit, before: Sequence[Sheet], after: Sequence[Sheet]
+        self,
+        found: Localization,
+        choice: Choice,
+        edit: Edit,
+        before: Sequence[Sheet],
+        after: Sequence[Sheet],
+        second: Sequence[Sheet],
     ) -> Outcome:
         """Rows, null and verdict: computed, never typed."""
         run, heads = self.run, choice.heads
-        paired = rows(run.wanted, before, after, split="report", rng=np.random.default_rng(run.seed))
+        paired, noise = (
+            rows(run.wanted, before, other, split="report", rng=np.random.default_rng(run.seed))
+            for other in (after, second)
+        )
         control = null(
             self.model,
             run.wanted,
@@ -145,18 +161,18 @@ class Trial:
             seed=run.seed,
             stages=self.stages,
         )
-        report = evaluation.report(paired, criteria=run.recipe.criteria, null=control, noise=self._noise(before))
+        report = evaluation.report(paired, criteria=run.recipe.criteria, null=control, noise=noise)
         exhibits = Exhibits(choice.dose, tuple(transcripts(before, after)))
         return Outcome(run.out, edit, found, report, exhibits, self._provenance())
 
-    def _noise(self, before: Sequence[Sheet]) -> list[evaluation.Row]:
-        """A/A rows: the unedited model measured twice."""
-        with self.stages("Noise floor", sum(len(sheet.cells) for sheet in before)) as advance:
-            second = again(self.model, before, self.store, advance=advance)
-        return rows(self.run.wanted, before, second, split="report", rng=np.random.default_rng(self.run.seed))
-
     def ship(
-        self, found: Localization, choice: Choice, edit: Edit, before: Sequence[Sheet], hooked: Sequence[Sheet]
+        self,
+        found: Localization,
+        choice: Choice,
+        edit: Edit,
+        before: Sequence[Sheet],
+        hooked: Sequence[Sheet],
+        second: Sequence[Sheet],
     ) -> Outcome:
         """Write the checkpoint beside, reopen it, measure it; it becomes ``out`` only if it behaves as measured.
 
@@ -165,22 +181,29 @@ class Trial:
         """
         run, record = self.run, self.run.recipe.model_dump(mode="json")
         prompts = [example.prompt for example in before[0].examples[:4]]
-        expected = readings(self.model, choice.heads, prompts)
+        expected, repeated = (readings(self.model, choice.heads, prompts) for _ in range(2))
         with checkpoint.stage(edit, self.model.source, run.out, recipe=record, seeds={"run": run.seed}) as written:
             with parked(self.model.network):
                 reopened, read = self._reopened(written.directory, prompts)
-            agree(hooked, reopened)
-            same_readings(prompts, expected, read)
+            agree(hooked, reopened, before, second)
+            same_readings(prompts, expected, read, again=repeated, rounding=self.model.rounding)
             known = replace(self, stages=silent)  # nothing is measured anew
-            outcome = known.judged(found, choice, edit, before, reopened)
+            outcome = known.judged(found, choice, edit, before, reopened, second)
             hashes = {row.file: digest_of(written.directory / row.file) for row in written.edited}
             outcome = replace(outcome, provenance=replace(outcome.provenance, hashes=hashes))
             write(written.directory, outcome)
         return outcome
 
-    def _reopened(self, directory: Path, prompts: Sequence[str]) -> tuple[list[Sheet], list[Output]]:
-        """What the checkpoint answers; it is loaded here and gone again after."""
-        shipped = load_source(resolve(directory), device=self.model.placement, dtype=self.model.dtype)
+    def _reopened(self, directory: Path, prompts: Sequence[str]) -> tuple[list[Sheet], list[Likelihood]]:
+        """What the checkpoint answers where the model was, in batches like its own; it is gone again after."""
+        shipped = load_source(
+            resolve(directory),
+            device=self.model.place,
+            dtype=self.model.dtype,
+            trust_remote_code=self.model.trusted,
+            check=self.model.proved,
+        )
+        shipped.budget.tokens = min(shipped.budget.tokens, self.model.budget.tokens)
         return self.answers(shipped, []), readings(shipped, [], prompts)
 
     def _provenance(self) -> Provenance:

@@ -67,6 +67,8 @@ def test_the_first_batch_on_a_cpu_fits_in_half_of_what_is_free(
     embeddings = torch.nn.Embedding(128_000, 2048, device="meta")
     network = SimpleNamespace(device=torch.device("cpu"), get_input_embeddings=lambda: embeddings)
     assert first_batch(network, 16_384).tokens == tokens
+    network.device = torch.device("mps")  # whose memory is the machine's, and whose tensors have a largest size
+    assert first_batch(network, 32_768).tokens == min(tokens, (1 << 32) // (4 * 128_000))
     network.device = torch.device("cuda")
     assert first_batch(network, 16_384).tokens == 16_384
 

@@ -11,7 +11,7 @@ import torch
 
 from editkit.architecture import from_model
 from editkit.model import LanguageModel
-from editkit.sharing import blocks_of, shareable, widened
+from editkit.sharing import alike, blocks_of, shareable, widened
 from editkit.task import Likelihood, Loglikelihood
 from tests.tiny import build
 
@@ -65,6 +65,20 @@ def test_sharing_is_on_only_where_it_is_exact(model_type: str) -> None:
             with widened(blocks, first, rows, len(ids)):
                 shared = model(input_ids=ids, use_cache=False).logits
             torch.testing.assert_close(shared, plain, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("stray", "same"), [(0.0, True), (0.9, True), (9.0, False)])
+def test_single_logits_may_stray_in_half_precision_and_whole_places_may_not(stray: float, same: bool) -> None:
+    """As the sums of a deep model do on a GPU: a hundredth of the spread on average, some logits by far more."""
+    seed = torch.Generator().manual_seed(0)
+    plain = torch.randn(2, 5, 4096, generator=seed)
+    other = (plain + 0.02 * torch.randn(plain.shape, generator=seed)).to(torch.bfloat16)
+    plain = plain.to(torch.bfloat16)
+    other[..., ::40] += stray
+    assert alike(plain, other) == same
+    shifted = torch.cat([plain[:, 1:], plain[:, :1]], dim=1)
+    assert alike(plain, plain) and not alike(plain, shifted) and not alike(plain, plain[:1])
+    assert not alike(plain.float(), other.float()), "float32 rounds by a millionth"
 
 
 def test_a_model_whose_blocks_mix_rows_is_left_alone() -> None:

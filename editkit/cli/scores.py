@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from editkit.cli.commands import allow_code, as_json, placing, print_json, seed, work
+from editkit.cli.commands import allow_code, as_json, placing, print_json, remote_code, seed, work
 
 
 @click.command()
@@ -17,6 +17,7 @@ from editkit.cli.commands import allow_code, as_json, placing, print_json, seed,
 @click.option("--limit", default=200, show_default=True, metavar="N", type=click.IntRange(1), help="Examples per task.")
 @seed
 @placing
+@remote_code
 @allow_code
 @work
 @as_json
@@ -43,6 +44,7 @@ def evaluate(model: str | None, base: str | None, as_json: bool, work: Path | No
 @click.option("--prompt", metavar="TEXT", required=True)
 @click.option("--max-new-tokens", default=64, show_default=True, metavar="N", type=click.IntRange(min=1))
 @click.option("--device", default="auto", show_default=True, metavar="D")
+@remote_code
 @as_json
 def compare(prompt: str, as_json: bool, **options: Any) -> None:
     """Both answers to one prompt, side by side."""
