@@ -59,7 +59,8 @@ ARMS = {
     ),
 }
 PREPARE = """
-import json, resource, sys, time
+import hashlib, json, os, resource, shutil, sys, time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 base, out = Path(sys.argv[1]), Path(sys.argv[2])
 if sys.argv[3].startswith("bake"):
@@ -72,8 +73,6 @@ if sys.argv[3].startswith("bake"):
     def bake(source, layer=0, **options):
         checkpoint.write(Edit(source.base, frozenset({Head(layer, 0), Head(layer, 5)})), source, out, **options)
 def beside(hashes):
-    import hashlib, os, shutil
-    from concurrent.futures import ThreadPoolExecutor
     def digest(path):
         with open(path, "rb", buffering=0) as file:
             return hashlib.file_digest(file, "sha256")

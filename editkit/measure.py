@@ -212,7 +212,7 @@ def _space(model: LanguageModel, task: Task, mode: str) -> dict[str, Any]:
     return {
         "model": model.source.base.model if model.source.base.revision is None else model.source.base.revision,
         "config": _settings(model.network),
-        "tokenizer": model.vocabulary,
+        "tokenizer": model.tokenizer_digest,
         "chat": ASKED,
         "task": task.name,
         "scorer": digest(task),

@@ -66,7 +66,7 @@ class LanguageModel:
         return self.network.get_input_embeddings().weight.device
 
     @cached_property
-    def vocabulary(self) -> str:
+    def tokenizer_digest(self) -> str:
         """Digest of the tokenizer: how it cuts text, and its chat template."""
         rules = self.tokenizer.backend_tokenizer.to_str() if self.tokenizer.is_fast else repr(self.tokenizer)
         return hashlib.sha256((rules + str(self.tokenizer.chat_template)).encode()).hexdigest()

@@ -352,7 +352,7 @@ import sys, time
 from pathlib import Path
 from editkit.edit import Edit
 from editkit.export import checkpoint
-from editkit.weights import hashing, patch
+from editkit.weights import patch
 from editkit.source import resolve
 from editkit.units import Head
 fast = patch.copy

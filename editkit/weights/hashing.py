@@ -29,12 +29,6 @@ class Here:
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
 
-    def __enter__(self) -> Here:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
     def update(self, chunk: bytearray) -> None:
         self._digest.update(chunk)
 
@@ -43,7 +37,7 @@ class Here:
         return self._digest.hexdigest(), ""
 
 
-class Nowhere(Here):
+class Nowhere:
     """No digest: it is known."""
 
     def update(self, chunk: bytearray) -> None:
@@ -53,7 +47,7 @@ class Nowhere(Here):
         return "", ""
 
 
-class Aside(Here):
+class Aside:
     """The digest of ``out``, taken in another thread by reading what is written, and from ``fork`` on that of ``base``.
 
     Args:
@@ -61,12 +55,15 @@ class Aside(Here):
     """
 
     def __init__(self, base: Path, out: Path, fork: int | None) -> None:
-        super().__init__()
+        self._digest = hashlib.sha256()
         self._base, self._out, self._fork, self._size = base, out, fork, base.stat().st_size
         self._written = self._hashed = 0
         self._before: Future[str] | None = None
         self._left = False
         self._threads = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+
+    def __enter__(self) -> Aside:
+        return self
 
     def __exit__(self, *_: object) -> None:
         self._left = True

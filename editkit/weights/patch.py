@@ -126,11 +126,11 @@ def _expected(source: Any, runs: Sequence[Runs], size: int) -> Iterator[bytearra
         place += len(chunk)
 
 
-def _hasher(base: Path, out: Path, runs: Sequence[Runs], hashing: Hashing) -> Here:
-    if hashing == "no":
-        return Nowhere()
-    if hashing == "here":
-        return Here()
+def _hasher(
+    base: Path, out: Path, runs: Sequence[Runs], hashing: Hashing
+) -> contextlib.AbstractContextManager[Here | Nowhere | Aside]:
+    if hashing in ("no", "here"):
+        return contextlib.nullcontext(Here() if hashing == "here" else Nowhere())
     first = min((run.first for run in runs), default=base.stat().st_size)
     return Aside(base, out, first if hashing == "both" else None)
 
