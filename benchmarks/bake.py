@@ -165,7 +165,7 @@ def hashing() -> float:
 
 def generate(directory: Path, size: float, shard: int) -> dict[str, str]:
     """A random checkpoint of about ``size`` gigabytes; returns the sha256 of its shards, as resolving it would."""
-    from editkit.files import digest_of
+    from editkit.checkpoints.files import digest_of
 
     directory.mkdir()
     layer = sum(rows * columns * 2 for rows, columns in LAYER_SHAPES.values())

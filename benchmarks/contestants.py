@@ -12,10 +12,10 @@ from functools import partial
 import numpy as np
 
 from benchmarks.worlds import CONTROLS, World
-from editkit.localization import Ranking
+from editkit.evidence.localization import Ranking
 from editkit.localizers import LOCALIZERS
 from editkit.localizers.adaptive import auto
-from editkit.universal import universal
+from editkit.localizers.universal import universal
 
 GRID = ((100, 200, 400), (0.01, 0.02, 0.05, 0.1))
 """Twelve settings: 2800 masks as the paper measures them, 1600 when the settings of one sparsity share their masks."""

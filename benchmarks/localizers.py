@@ -23,7 +23,7 @@ from benchmarks.contestants import CONTESTANTS, EXHAUSTIVE, PAPER, PRIOR_COST, m
 from benchmarks.worlds import CONTROLS, SMALL, SPECIAL, World, world
 from editkit.localizers import LOCALIZERS
 from editkit.localizers.adaptive import auto
-from editkit.universal import universal
+from editkit.localizers.universal import universal
 
 RESULTS = Path(__file__).parent / "results"
 PARTS = ("planted", "paper", "organism")

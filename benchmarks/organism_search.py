@@ -18,19 +18,20 @@ from typing import Any
 
 import numpy as np
 
-from editkit import organism, recipe
-from editkit.files import digest_of
-from editkit.loading import load
-from editkit.localization import Localizer
+from editkit import organism
+from editkit.checkpoints.files import digest_of
+from editkit.evidence.localization import Localizer
 from editkit.localizers import LOCALIZERS
 from editkit.localizers.compressed import csb, css
-from editkit.locate import capability, localize
-from editkit.measure import likelihood_measure
-from editkit.model import LanguageModel
+from editkit.measuring.ledger import likelihood_measure
+from editkit.measuring.store import Store, opened
+from editkit.models.language_model import LanguageModel
+from editkit.models.loading import load
 from editkit.organism import layout
-from editkit.store import Store, opened
-from editkit.task import examples_of
-from editkit.tasks import TASKS
+from editkit.removal import recipe
+from editkit.removal.find_heads import capability, localize
+from editkit.tasks.builtin import TASKS
+from editkit.tasks.task import examples_of
 from editkit.units import parse
 
 SKILLS = (*layout.SKILLS, layout.FACTS_BY_LETTER)

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from editkit.checkpoints.source import Source
 from editkit.edit import Base
-from editkit.loading import load, load_source
-from editkit.model import LanguageModel
-from editkit.source import Source
-from editkit.task import Generate, Loglikelihood, Request
+from editkit.models.language_model import LanguageModel
+from editkit.models.loading import load, load_source
+from editkit.tasks.task import Generate, Loglikelihood, Request
 
 VOCABULARY = 128_256
 ROWS = 32

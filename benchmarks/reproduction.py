@@ -2,7 +2,8 @@
 
 Stratified masks (each takes the heads taken least so far), 0/1 scores of the same 100 examples under every mask,
 scikit-learn's Lasso (alpha .01) on standardised scores, heads in order of their coefficients; Appendix A.1 around it.
-Nothing of ``editkit.design``, ``recover`` and ``localizers.compressed`` is used (arXiv 2603.03335, Algorithm 1).
+Nothing of ``editkit.localizers.masks``, ``recover`` and ``localizers.compressed`` is used (arXiv 2603.03335,
+Algorithm 1).
 """
 
 from __future__ import annotations

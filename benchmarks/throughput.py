@@ -24,15 +24,15 @@ import numpy as np
 import torch
 
 from benchmarks.ways import Bench, Timed, editkit, hooked, library, reference, rows_only
-from editkit.batches import shared_length
+from editkit.checkpoints.source import Source
 from editkit.edit import Base
-from editkit.loading import load, load_source
-from editkit.measure import LikelihoodMeasure, likelihood_measure
-from editkit.model import LanguageModel
-from editkit.source import Source
-from editkit.store import opened
-from editkit.task import Example, Loglikelihood, examples_of
-from editkit.tasks import TASKS
+from editkit.measuring.ledger import LikelihoodMeasure, likelihood_measure
+from editkit.measuring.store import opened
+from editkit.models.batches import shared_length
+from editkit.models.language_model import LanguageModel
+from editkit.models.loading import load, load_source
+from editkit.tasks.builtin import TASKS
+from editkit.tasks.task import Example, Loglikelihood, examples_of
 
 RESULTS = Path(__file__).parent / "results" / "throughput.md"
 

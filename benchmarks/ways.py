@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 from benchmarks import peers
-from editkit.measure import LikelihoodMeasure
-from editkit.model import LanguageModel
-from editkit.store import opened
-from editkit.task import Loglikelihood
+from editkit.measuring.ledger import LikelihoodMeasure
+from editkit.measuring.store import opened
+from editkit.models.language_model import LanguageModel
+from editkit.tasks.task import Loglikelihood
 
 Timed = Callable[[], tuple[float, np.ndarray | None]]
 """One run: seconds (``peers.clock``), and the scores of each mask on each row where this way scores."""

@@ -12,7 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from editkit import outcome
+from editkit.render import folder as outcome
 
 HERE = Path(__file__).parent
 EVIDENCE = ("edit.json", "localization.json", "report.json", "provenance.json")

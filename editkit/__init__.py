@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from editkit.api import knocked_out as knocked_out
     from editkit.api import localize as localize
     from editkit.api import remove_capability as remove_capability
-    from editkit.baking import bake as bake
     from editkit.edit import Base as Base
     from editkit.edit import Edit as Edit
     from editkit.errors import EditkitError as EditkitError
     from editkit.errors import IntegrityError as IntegrityError
     from editkit.errors import NotLocalized as NotLocalized
     from editkit.errors import TooMuchDamage as TooMuchDamage
-    from editkit.loading import load as load
+    from editkit.models.loading import load as load
     from editkit.units import Head as Head
     from editkit.units import Neuron as Neuron
+    from editkit.writing.bake import bake as bake
 
 __version__ = "0.1.0"
 
@@ -42,10 +42,10 @@ _PUBLIC = {
     "Neuron": "units",
     "NotLocalized": "errors",
     "TooMuchDamage": "errors",
-    "bake": "baking",
+    "bake": "writing.bake",
     "evaluate": "api",
     "knocked_out": "api",
-    "load": "loading",
+    "load": "models.loading",
     "localize": "api",
     "remove_capability": "api",
 }

@@ -12,29 +12,29 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from editkit import recipe as recipes
-from editkit.comparison import Standings
+from editkit.checkpoints.source import Source, resolve
+from editkit.checkpoints.staging import default_out
 from editkit.edit import Edit
-from editkit.evaluation import EvalReport
-from editkit.loading import load, load_source
-from editkit.localization import Localization
-from editkit.locate import Capability, capability, control_measures, universal_heads
-from editkit.locate import localize as locate
-from editkit.model import LanguageModel
-from editkit.outcome import Outcome
+from editkit.evidence.localization import Localization
+from editkit.evidence.report import EvalReport
+from editkit.localizers.universal import Universals
+from editkit.measuring.store import opened
+from editkit.models.language_model import LanguageModel
+from editkit.models.loading import load, load_source
 from editkit.progress import Stages, silent
-from editkit.recipe import Recipe
-from editkit.remove import Run
-from editkit.remove import remove_capability as remove
-from editkit.source import Source, resolve
-from editkit.staging import default_out
-from editkit.store import opened
-from editkit.task import Task
-from editkit.tasks import TASKS
+from editkit.removal import recipe as recipes
+from editkit.removal.comparison import Standings
+from editkit.removal.find_heads import Capability, capability, control_measures, universal_heads
+from editkit.removal.find_heads import localize as locate
+from editkit.removal.recipe import Recipe
+from editkit.removal.remove import Run
+from editkit.removal.remove import remove_capability as remove
+from editkit.render.folder import Outcome
+from editkit.tasks.builtin import TASKS
 from editkit.tasks.find import find
+from editkit.tasks.task import Task
 from editkit.units import Unit, units
-from editkit.universal import Universals
-from editkit.work import work_for
+from editkit.workspace import work_for
 
 if TYPE_CHECKING:
     from editkit.hub import Preflight, Pushed
@@ -69,7 +69,7 @@ def localize(
 @contextmanager
 def knocked_out(model: LanguageModel, heads: Iterable[Unit | str]) -> Iterator[None]:
     """Knock ``heads`` (or their names) out while the block runs; all that the model says meanwhile is without them."""
-    from editkit.knockout import knocked_out as hooked
+    from editkit.models.knockout import knocked_out as hooked
 
     with hooked(model.network, model.architecture, units(heads)):
         yield
@@ -96,7 +96,7 @@ def evaluate(
             that its recipe removed is the target of the verdict.
         limit: examples per task.
     """
-    from editkit.comparison import compared
+    from editkit.removal.comparison import compared
 
     edited, unedited = (_later(name, device, dtype, trust_remote_code) for name in (model, base))
     found = _tasks(tasks, allow_code)
@@ -176,7 +176,7 @@ def standings(
     stages: Stages = silent,
 ) -> Standings:
     """What one model can do: each task's score with its interval, on the ``report`` split."""
-    from editkit.comparison import standings as measured
+    from editkit.removal.comparison import standings as measured
 
     live = _model(model, device, dtype, trust_remote_code)
     return measured(live, tasks=_tasks(tasks, allow_code), limit=limit, seed=seed, work=work, stages=stages)
@@ -193,8 +193,8 @@ def universal(model: LanguageModel, *, seed: int = 0, work: Path | None = None, 
 
 def head_map(model: LanguageModel, found: Localization) -> bytes:
     """A PNG: layers x heads, coloured by effect."""
-    from editkit.base_card import base_model, shape
-    from editkit.provenance import Provenance
+    from editkit.checkpoints.base_card import base_model, shape
+    from editkit.evidence.provenance import Provenance
     from editkit.render import plots
 
     origin = Provenance("", "", "", base_model(model.source, dtype=model.dtype), "", shape=shape(model.architecture))
@@ -211,7 +211,7 @@ def compare(
     trust_remote_code: bool = False,
 ) -> tuple[str, str]:
     """Both answers to one prompt: (the base's, the model's)."""
-    from editkit.comparison import answers_to
+    from editkit.removal.comparison import answers_to
 
     edited, unedited = (_later(name, device, "auto", trust_remote_code) for name in (model, base))
     return answers_to(edited, unedited, prompt, max_new_tokens=max_new_tokens)

@@ -24,7 +24,7 @@ class EditkitError(Exception):
 
     exit_code = 1
     outcome: Any = None
-    """The evidence (``editkit.outcome.Outcome``), where the error is that the goal was not met."""
+    """The evidence (``editkit.render.folder.Outcome``), where the error is that the goal was not met."""
 
 
 class OutOfMemory(EditkitError):

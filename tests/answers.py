@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from editkit.model import LanguageModel
-from editkit.task import Likelihood, Output
+from editkit.models.language_model import LanguageModel
+from editkit.tasks.task import Likelihood, Output
 
 
 def assert_same(first: Sequence[Output], second: Sequence[Output]) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from editkit import projections
-from editkit.architecture import Architecture
+from editkit.checkpoints import projections
+from editkit.checkpoints.architecture import Architecture
 from tests import tiny
 
 

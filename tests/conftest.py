@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def organism() -> Iterator[object]:
     """The bundled model, in memory."""
-    from editkit.loading import load
+    from editkit.models.loading import load
 
     yield load()
 

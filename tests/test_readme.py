@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from editkit.cli import main
-from editkit.model import LanguageModel
+from editkit.models.language_model import LanguageModel
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
 

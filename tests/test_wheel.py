@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from editkit import recipe as recipes
+from editkit.removal import recipe as recipes
 
 ROOT = Path(__file__).parents[1]
 

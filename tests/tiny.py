@@ -14,8 +14,8 @@ import pytest
 import torch
 from packaging.version import Version
 
-from editkit import architecture
-from editkit.architecture import Architecture
+from editkit.checkpoints import architecture
+from editkit.checkpoints.architecture import Architecture
 
 _NAMES = """
 afmoe apertus arcee aria_text axk1 axk2 bailing_hybrid bamba bart beam bert bert-generation big_bird bigbird_pegasus

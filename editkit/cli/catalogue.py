@@ -14,7 +14,7 @@ from editkit.cli.commands import Commands
 def recipes(ctx: click.Context) -> None:
     """The built-in recipes; `show NAME` prints one."""
     if ctx.invoked_subcommand is None:
-        from editkit import recipe
+        from editkit.removal import recipe
 
         show_pairs({name: recipe.read(name).summary for name in recipe.names()})
 
@@ -23,7 +23,7 @@ def recipes(ctx: click.Context) -> None:
 @click.argument("name")
 def show_recipe(name: str) -> None:
     """Print a recipe's YAML."""
-    from editkit import recipe
+    from editkit.removal import recipe
 
     recipe.read(name)
     click.echo(recipe.text(name), nl=False)
@@ -34,7 +34,7 @@ def show_recipe(name: str) -> None:
 def tasks(ctx: click.Context) -> None:
     """The built-in tasks; `show NAME` prints examples of one."""
     if ctx.invoked_subcommand is None:
-        from editkit.tasks import TASKS
+        from editkit.tasks.builtin import TASKS
 
         show_pairs(
             {
@@ -49,8 +49,8 @@ def tasks(ctx: click.Context) -> None:
 @click.option("--count", default=5, show_default=True, metavar="N", help="Examples per split.")
 def show_task(name: str, count: int) -> None:
     """Print a task's splits and some of its questions."""
-    from editkit.task import SPLITS, examples_of, split_of
     from editkit.tasks.find import find
+    from editkit.tasks.task import SPLITS, examples_of, split_of
 
     task = find(name)
     sizes = Counter(split_of(task.name, example.id) for example in task.examples())
@@ -61,6 +61,6 @@ def show_task(name: str, count: int) -> None:
 
 
 def show_pairs(facts: dict[str, str]) -> None:
-    from editkit.render import terminal
+    from editkit.cli import terminal
 
     terminal.show(terminal.pairs(facts))

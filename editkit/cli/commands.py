@@ -165,7 +165,7 @@ def note(text: str) -> None:
 
 def say(text: str) -> None:
     """A sentence that is the result, on stdout."""
-    from editkit.render import streams
+    from editkit.cli import streams
 
     streams.say(text)
 

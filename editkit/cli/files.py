@@ -30,7 +30,7 @@ def bake(as_json: bool, **options: Any) -> None:
     As a checkpoint, an exact LoRA adapter, or a delta. No model is loaded, but for an adapter: its deviation from the
     checkpoint is measured.
     """
-    from editkit.baking import bake_named
+    from editkit.writing.bake import bake_named
 
     written = bake_named(**options)
     for sentence in written.notes:
@@ -53,7 +53,7 @@ def verify(out: Path, base: str | None, as_json: bool) -> None:
 
     Re-hash; exactly the edited slices differ from the base and are zero. Exit code 5 if not.
     """
-    from editkit.verify import verify as checked
+    from editkit.writing.verify import verify as checked
 
     found = checked(out, base)
     print_json(found.to_dict()) if as_json else say(found.describe())
@@ -64,7 +64,7 @@ def verify(out: Path, base: str | None, as_json: bool) -> None:
 @click.option("-o", "--to", "directory", type=FOLDER, required=True, metavar="DIR", help="Where the base is written.")
 def undo(out: Path, directory: Path) -> None:
     """The base checkpoint back, bit for bit."""
-    from editkit import undo as back
+    from editkit.writing import undo as back
 
     say(f"{back.undo(out, directory)}: the base, bit for bit")
     left_out = back.read(out).left_out
@@ -79,7 +79,7 @@ def card(out: Path) -> None:
 
     The figures and the page too, and the manifest gets their new hashes.
     """
-    from editkit.outcome import render_again
+    from editkit.render.folder import render_again
 
     render_again(out)
     click.echo(out / "README.md")
@@ -92,7 +92,7 @@ def report(out: Path) -> None:
 
     The figures and the card too, and the manifest gets their new hashes.
     """
-    from editkit.outcome import render_again
+    from editkit.render.folder import render_again
 
     render_again(out)
     click.echo(out / "editkit" / "report.html")

@@ -25,8 +25,8 @@ def push(out: Path, repo: str, as_json: bool, **options: Any) -> None:
 
     Everything is checked before and compared after; private unless --public.
     """
+    from editkit.cli import publishing, streams
     from editkit.hub import push as publish
-    from editkit.render import publishing, streams
 
     pushed = publish(out, repo, **options)
     if as_json:
@@ -45,8 +45,8 @@ def pull_verify(repo: str, revision: str | None, base: str | None, as_json: bool
 
     Exactly the stated slices differ and are zero. Exit code 5 if not.
     """
+    from editkit.cli import publishing, streams
     from editkit.hub import pull_verify as checked
-    from editkit.render import publishing, streams
 
     found = checked(repo, revision=revision, base=base)
     if as_json:

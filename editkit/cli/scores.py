@@ -27,7 +27,7 @@ def evaluate(model: str | None, base: str | None, as_json: bool, work: Path | No
     With --base: paired differences on the same examples, and a verdict.
     """
     from editkit import api
-    from editkit.render import terminal
+    from editkit.cli import terminal
 
     stages = terminal.stages()
     if base is None:
@@ -49,7 +49,7 @@ def evaluate(model: str | None, base: str | None, as_json: bool, work: Path | No
 def compare(prompt: str, as_json: bool, **options: Any) -> None:
     """Both answers to one prompt, side by side."""
     from editkit import api
-    from editkit.render import terminal
+    from editkit.cli import terminal
 
     before, after = api.compare(prompt=prompt, **options)
     if as_json:

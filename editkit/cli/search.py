@@ -28,7 +28,7 @@ from editkit.cli.commands import (
 from editkit.errors import NotLocalized, TooMuchDamage, UsageError
 
 if TYPE_CHECKING:
-    from editkit.plan import Plan
+    from editkit.planning.run_cost import Plan
 
 BUNDLED = "No --model given: using the small bundled model (the organism)."
 
@@ -59,9 +59,9 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, heads: str | None
         _try_dry(name, as_json, **options)
         return
     from editkit import api
+    from editkit.cli import publishing, terminal
     from editkit.hub import Preflight, Pushed
-    from editkit.outcome import Outcome
-    from editkit.render import publishing, terminal
+    from editkit.render.folder import Outcome
 
     document: dict[str, Any] = {}
 
@@ -102,8 +102,8 @@ def inspect(model: str | None, revision: str | None, as_json: bool) -> None:
 
     Also what is out of reach and why, and what each export format can do.
     """
-    from editkit.inspection import inspect as look
-    from editkit.render import terminal
+    from editkit.cli import terminal
+    from editkit.planning.inspection import inspect as look
 
     found = look(model, revision=revision)
     print_json(found.to_dict()) if as_json else terminal.show(terminal.inspection(found))
@@ -126,13 +126,13 @@ def localize(name: str, out: Path | None, plot: Path | None, as_json: bool, **op
 
     With intervals and diagnostics. Exit code 3 if there are none.
     """
-    from editkit import recipe
+    from editkit.removal import recipe
 
     require_folder("--out", out)
     require_folder("--plot", plot)
     recipe.read(name)  # a name that is none is told before anything heavy is imported or loaded
     from editkit import api
-    from editkit.render import terminal
+    from editkit.cli import terminal
 
     if options["model"] is None:
         note(BUNDLED)
@@ -157,7 +157,7 @@ def localize(name: str, out: Path | None, plot: Path | None, as_json: bool, **op
 def universal(as_json: bool, **options: Any) -> None:
     """Heads whose knockout breaks unrelated tasks."""
     from editkit import api
-    from editkit.render import terminal
+    from editkit.cli import terminal
 
     if options["model"] is None:
         note(BUNDLED)
@@ -169,7 +169,7 @@ def universal(as_json: bool, **options: Any) -> None:
 
 def _load(options: dict[str, Any]) -> Any:
     """Load what the model options name, and take them out of ``options``."""
-    from editkit.loading import load
+    from editkit.models.loading import load
 
     taken = {key: options.pop(key) for key in ("revision", "device", "dtype", "trust_remote_code")}
     return load(options.pop("model"), **taken)
@@ -177,23 +177,23 @@ def _load(options: dict[str, Any]) -> Any:
 
 def _try_dry(name: str, as_json: bool, out: Path | None, push: str | None, **options: Any) -> None:
     """The plan, then what would be refused: the output directory, the room for it, the repository."""
-    from editkit.outcome import is_evidence_only
-    from editkit.staging import check_free, default_out
+    from editkit.checkpoints.staging import check_free, default_out
+    from editkit.render.folder import is_evidence_only
 
     found = _show_plan(name, as_json, options["model"], options["revision"], options["method"])
     target = out or default_out(found.model, found.recipe)
     if not is_evidence_only(target):
         check_free(target, needed=found.disk)
     if push is not None:
+        from editkit.cli import publishing, terminal
         from editkit.hub import preflight
-        from editkit.render import publishing, terminal
 
         terminal.console(sys.stderr).print(publishing.preflight(preflight(push, base=None)))
 
 
 def _show_plan(name: str, as_json: bool, model: str | None, revision: str | None, method: str | None) -> Plan:
-    from editkit.plan import plan as planned
-    from editkit.render import terminal
+    from editkit.cli import terminal
+    from editkit.planning.run_cost import plan as planned
 
     found = planned(name, model=model, revision=revision, method=method)
     print_json(found.to_dict()) if as_json else terminal.show(terminal.pairs(found.facts()))

@@ -11,7 +11,7 @@ from editkit.cli.commands import note, placing, require_folder, work, write
 from editkit.errors import EditkitError
 
 if TYPE_CHECKING:
-    from editkit.study import Study
+    from editkit.removal.study import Study
 
 
 @click.command()
@@ -27,7 +27,7 @@ def study(file: Path, out: Path | None, work: Path | None, planned: bool, gpu: s
 
     The same command goes on where it stopped. Studies of the paper are in recipes/paper.
     """
-    from editkit import study as studies
+    from editkit.removal import study as studies
 
     require_folder("--out", out)
     wanted = studies.read(file)
@@ -40,19 +40,19 @@ def study(file: Path, out: Path | None, work: Path | None, planned: bool, gpu: s
 
 
 def _predicted(wanted: Study, file: Path, gpu: str) -> str:
-    from editkit.render import study_plan as render
-    from editkit.study_plan import plan
+    from editkit.cli import study_cost_table as render
+    from editkit.planning.study_cost import plan
 
     return render.table(plan(wanted, gpu=gpu, folder=file.parent))
 
 
 def _measured(wanted: Study, file: Path, work: Path | None, options: dict[str, Any]) -> tuple[str, bool]:
     """The tables, and whether they hold no figure at all."""
-    from editkit import study as studies
-    from editkit.laboratory import Laboratory
-    from editkit.render import study as render
-    from editkit.render import terminal
-    from editkit.work import cache
+    from editkit.cli import terminal
+    from editkit.removal import study as studies
+    from editkit.removal import study_table as render
+    from editkit.removal.study_cells import Laboratory
+    from editkit.workspace import cache
 
     folder = work or cache() / "studies" / wanted.study
     bench = Laboratory(folder, file.parent, stages=terminal.stages(), **options)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from editkit import headers
-from editkit.files import printable
+from editkit.checkpoints import headers
+from editkit.checkpoints.files import printable
 
 
 def save(fetch: Callable[[int, int], bytes], size: int, place: Path) -> None:

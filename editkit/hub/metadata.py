@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from editkit import convert, headers
+from editkit.checkpoints import convert, headers
+from editkit.checkpoints.files import printable
+from editkit.checkpoints.source import MERGE_FIRST
 from editkit.errors import EditkitError
-from editkit.files import printable
 from editkit.hub import hollow
 from editkit.hub.remote import RemoteFile, head_of, listing, read_bytes
-from editkit.source import MERGE_FIRST
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from editkit import manifest
+from editkit.checkpoints.files import printable, walk
 from editkit.edit import Base
 from editkit.errors import EditkitError, UsageError
-from editkit.files import printable, walk
 from editkit.hub.remote import ask, connect, listing
+from editkit.writing import manifest
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

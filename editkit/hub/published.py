@@ -12,12 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from editkit import headers, manifest, undo
+from editkit.checkpoints import headers
+from editkit.checkpoints.files import is_relative_name, printable
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
-from editkit.files import is_relative_name, printable
 from editkit.hub import hollow
 from editkit.hub.remote import PIECE, RemoteFile, read_bytes
+from editkit.writing import manifest, undo
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

@@ -17,20 +17,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from editkit import architecture, headers, manifest, undo
+from editkit.checkpoints import architecture, headers
+from editkit.checkpoints.files import digest_of, printable, walk
+from editkit.checkpoints.source import BUNDLED, local
+from editkit.checkpoints.unshipped import why
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError
-from editkit.files import digest_of, printable, walk
-from editkit.hub.plan import git_sha1
+from editkit.hub.changes import git_sha1
 from editkit.hub.preflight import is_hub_commit
 from editkit.hub.published import Published
 from editkit.hub.remote import RemoteFile, connect, head_of, listing
 from editkit.hub.restored import Reading, read_restored
-from editkit.left_out import why
-from editkit.source import BUNDLED, local
 from editkit.units import show
-from editkit.weights.packing import key_of
-from editkit.weights.slices import slices_of
+from editkit.writing import manifest, undo
+from editkit.writing.packing import key_of
+from editkit.writing.slices import slices_of
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -207,7 +208,7 @@ def _base_listing(api: HfApi, named: Base, given: str | Path | None) -> dict[str
         name, _, revision = str(given).partition("@")
         return listing(api, name, revision or (named.revision if name == named.model else None))
     if named.model == BUNDLED:
-        from editkit.source import resolve
+        from editkit.checkpoints.source import resolve
 
         return _local_listing(resolve(None, named.revision).directory)
     if not is_hub_commit(named):

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import editkit
+from editkit.checkpoints.files import printable
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
-from editkit.files import printable
-from editkit.hub.plan import LocalFile, Operation, is_same, plan
+from editkit.hub.changes import LocalFile, Operation, is_same, plan
 from editkit.hub.preflight import Preflight, preflight
 from editkit.hub.release import Release, read_release
 from editkit.hub.remote import ask, connect, listing, read_bytes

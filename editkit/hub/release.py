@@ -18,12 +18,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from editkit import manifest
+from editkit.checkpoints.files import digest_of, printable
 from editkit.edit import Edit
 from editkit.errors import EditkitError
-from editkit.files import digest_of, printable
-from editkit.hub.plan import LocalFile
+from editkit.hub.changes import LocalFile
 from editkit.render.inert import prose
+from editkit.writing import manifest
 
 OVERRIDE = "editkit/override.json"
 
@@ -44,7 +44,7 @@ def read_release(out: Path, *, allow_unmet: bool = False) -> Release:
         IntegrityError: when a file is not what the manifest says.
         EditkitError: when there is no evidence, or the verdict was not met and ``allow_unmet`` is False.
     """
-    from editkit.verify import verify
+    from editkit.writing.verify import verify
 
     verify(out)
     edit = Edit.from_json(_text(out, "editkit/edit.json"), where="editkit/edit.json")
@@ -94,7 +94,7 @@ def _with_override(
 
 def _rendered_with(out: Path, reasons: tuple[str, ...]) -> dict[str, bytes]:
     """Provenance, card and page of a measured removal, rendered again with the override recorded."""
-    from editkit import outcome
+    from editkit.render import folder as outcome
 
     found = outcome.read(out)
     provenance = replace(found.provenance, override=" ".join(reasons))

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from editkit.checkpoints.files import printable
 from editkit.errors import EditkitError, IntegrityError, Unreachable
-from editkit.files import printable
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

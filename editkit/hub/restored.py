@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from editkit.undo import Undo
-from editkit.weights.packing import read_runs
-from editkit.weights.slices import Runs, Slice, runs_of
+from editkit.writing.packing import read_runs
+from editkit.writing.slices import Runs, Slice, runs_of
+from editkit.writing.undo import Undo
 
 
 @dataclass(frozen=True)

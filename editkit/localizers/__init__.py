@@ -6,7 +6,7 @@ array([ 41, 107,  12,  63,  90])
 
 from __future__ import annotations
 
-from editkit.localization import Localizer
+from editkit.evidence.localization import Localizer
 from editkit.localizers.adaptive import auto
 from editkit.localizers.compressed import csb, css
 from editkit.localizers.greedy import greedy, one_shot

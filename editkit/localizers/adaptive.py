@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from editkit.localization import Measure, Ranking
-from editkit.localizers.behind import backups, redundant
-from editkit.localizers.evidence import weigh
+from editkit.evidence.localization import Measure, Ranking
+from editkit.localizers.flip_test import weigh
 from editkit.localizers.found import Found
 from editkit.localizers.halving import Table, halve
+from editkit.localizers.hidden_heads import backups, redundant
 from editkit.localizers.search import Search
 
 Prior = Callable[[], tuple[np.ndarray | None, float]]

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from editkit import design
-from editkit.localization import Measure, Ranking
-from editkit.localizers.evidence import weigh
+from editkit.evidence.localization import Measure, Ranking
+from editkit.localizers import masks as design
+from editkit.localizers.flip_test import weigh
+from editkit.localizers.regression import Alpha, Recovery, Target, recover
 from editkit.localizers.search import Search
-from editkit.recover import Alpha, Recovery, Target, recover
 
 GRID_MASKS = (100, 200, 300, 400)
 GRID_SPARSITY = (0.01, 0.02, 0.05, 0.1)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from editkit.localization import Ranking
-from editkit.localizers.evidence import Evidence, Row
+from editkit.evidence.localization import Ranking
+from editkit.localizers.flip_test import Evidence, Row
 from editkit.localizers.halving import Table
 
 NOTABLE = 0.1

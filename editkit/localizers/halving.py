@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from editkit.localization import Measure, Ranking
-from editkit.localizers.evidence import weigh
+from editkit.evidence.localization import Measure, Ranking
+from editkit.localizers.flip_test import weigh
 from editkit.localizers.search import Search
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from editkit.errors import EditkitError
-from editkit.localization import Measure
+from editkit.evidence.localization import Measure
 
 
 class Search:

@@ -14,11 +14,11 @@ from typing import Any
 
 from editkit.edit import Edit
 from editkit.errors import EditkitError
-from editkit.evaluation import EvalReport, Row
-from editkit.localization import Localization
-from editkit.provenance import Provenance
+from editkit.evidence.exhibits import NOTHING, Audit, Exhibits
+from editkit.evidence.localization import Localization
+from editkit.evidence.provenance import Provenance
+from editkit.evidence.report import EvalReport, Row
 from editkit.render import front_matter, headmap, origin, wording
-from editkit.render.exhibits import NOTHING, Audit, Exhibits
 from editkit.render.inert import Inert, code, prose
 from editkit.units import Unit, show
 

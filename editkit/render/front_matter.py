@@ -18,8 +18,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from editkit.evaluation import EvalReport
-from editkit.provenance import BaseModel, Provenance
+from editkit.evidence.provenance import BaseModel, Provenance
+from editkit.evidence.report import EvalReport
 from editkit.render import wording
 from editkit.render.inert import clean, web_address
 

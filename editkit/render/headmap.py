@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from editkit.edit import Edit
-from editkit.localization import Effect, Localization
-from editkit.provenance import LayerShape, Provenance
+from editkit.evidence.localization import Effect, Localization
+from editkit.evidence.provenance import LayerShape, Provenance
 from editkit.render.wording import Fate, effect, effect_span, fate, probability
 from editkit.units import Head
 

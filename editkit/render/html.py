@@ -16,13 +16,13 @@ from importlib import resources
 from typing import Any
 
 from editkit.edit import Edit
-from editkit.evaluation import EvalReport, Row
-from editkit.localization import Effect, Localization
-from editkit.provenance import Provenance
+from editkit.evidence.exhibits import NOTHING, Exhibits, Transcript
+from editkit.evidence.localization import Effect, Localization
+from editkit.evidence.provenance import Provenance
+from editkit.evidence.report import EvalReport, Row
 from editkit.render import headmap, svg, wording
 from editkit.render.diagnostics import facts
 from editkit.render.differing import differing
-from editkit.render.exhibits import NOTHING, Exhibits, Transcript
 from editkit.render.inert import clean, web_address
 from editkit.units import show
 

@@ -10,7 +10,7 @@ import shlex
 from typing import Any
 
 from editkit.edit import Edit
-from editkit.provenance import Provenance
+from editkit.evidence.provenance import Provenance
 from editkit.render import front_matter, wording
 from editkit.render.inert import Inert, code, fence, prose, web_address
 

@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from editkit.edit import Edit
-from editkit.evaluation import EvalReport, Interval, Row
-from editkit.localization import Localization
-from editkit.provenance import Provenance
+from editkit.evidence.exhibits import Dose
+from editkit.evidence.localization import Localization
+from editkit.evidence.provenance import Provenance
+from editkit.evidence.report import EvalReport, Interval, Row
 from editkit.render import headmap, map_figure, wording
 from editkit.render.drawing import Theme, png
-from editkit.render.exhibits import Dose
 from editkit.render.inert import clean
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from editkit.evaluation import EvalReport
+from editkit.evidence.exhibits import Dose
+from editkit.evidence.report import EvalReport
 from editkit.render import plots, wording
 from editkit.render.drawing import Theme, drawn
-from editkit.render.exhibits import Dose
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

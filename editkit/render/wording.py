@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from editkit.edit import Edit
-from editkit.evaluation import EvalReport, Interval, Row
-from editkit.localization import Localization
-from editkit.provenance import Provenance
-from editkit.render.exhibits import Audit
+from editkit.evidence.exhibits import Audit
+from editkit.evidence.localization import Localization
+from editkit.evidence.provenance import Provenance
+from editkit.evidence.report import EvalReport, Interval, Row
 from editkit.render.inert import clean
 
 UNKNOWN = "–"

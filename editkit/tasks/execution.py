@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from editkit import sandbox
-from editkit.degeneration import degeneration
 from editkit.errors import EditkitError
-from editkit.task import Example, Generate, Output, Request, Score
+from editkit.tasks import sandbox
+from editkit.tasks.degeneration import degeneration
+from editkit.tasks.task import Example, Generate, Output, Request, Score
 
 KEYS = ("code", "rows", "name", "chat", "max_new_tokens")
 STOPS = ("\nclass ", "\ndef ", "\n#", "\nif ", "\nprint(", "\n```", '\n"""', "\nassert ")

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from editkit.errors import EditkitError
-from editkit.task import Task
-from editkit.tasks import TASKS
+from editkit.tasks.builtin import TASKS
+from editkit.tasks.task import Task
 
 HARNESS = "lm-eval:"
 
@@ -106,8 +106,8 @@ def _described(table: Mapping[str, Any], where: str, folder: Path, allow_code: b
 
 
 def _swear(table: Mapping[str, Any], where: str, folder: Path) -> Task:
+    from editkit.tasks.builtin.swear import swear
     from editkit.tasks.scoring import word_list
-    from editkit.tasks.swear import swear
 
     if unknown := sorted(set(table) - {"swear"}):
         raise EditkitError(
@@ -122,7 +122,7 @@ def _swear(table: Mapping[str, Any], where: str, folder: Path) -> Task:
 def _table(path: Path) -> Mapping[str, Any]:
     import yaml
 
-    from editkit import strict_yaml
+    from editkit.tasks import strict_yaml
 
     try:
         value = strict_yaml.load(path.read_text("utf-8"))

@@ -28,11 +28,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from editkit.degeneration import degeneration
 from editkit.errors import EditkitError
-from editkit.task import Example, Generate, Likelihood, Loglikelihood, Output, Request, Score
+from editkit.tasks.degeneration import degeneration
 from editkit.tasks.harness_index import BROKEN, load, refused
 from editkit.tasks.jsonl import Choices
+from editkit.tasks.task import Example, Generate, Likelihood, Loglikelihood, Output, Request, Score
 
 KEYS = ("lm_eval", "name", "metric", "filter", "num_fewshot", "chat", "chance", "text")
 METRICS = ("acc_norm", "acc", "exact_match")

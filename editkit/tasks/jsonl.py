@@ -27,10 +27,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from editkit.degeneration import degeneration
 from editkit.errors import EditkitError
-from editkit.task import SPLITS, Example, Generate, Likelihood, Loglikelihood, Output, Request, Score, split_of
+from editkit.tasks.degeneration import degeneration
 from editkit.tasks.scoring import NEED_ANSWER, SCORERS, Scorer, numbers, plain, scorer
+from editkit.tasks.task import SPLITS, Example, Generate, Likelihood, Loglikelihood, Output, Request, Score, split_of
 
 KEYS = ("prompts", "scorer", "name", "chance", "chat", "max_new_tokens", "gate")
 COLUMNS = ("prompt", "answer", "choices", "id", "cluster")

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests import checkpoints
+from tests import small_checkpoints as checkpoints
 
 Case = Callable[[Path], object]
 WEIGHTS = "model.safetensors"

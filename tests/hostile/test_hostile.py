@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from editkit import manifest
+from editkit.checkpoints.source import resolve
+from editkit.checkpoints.staging import check_free
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
-from editkit.export import EXPORTS, checkpoint
-from editkit.inspection import inspect
-from editkit.source import resolve
-from editkit.staging import check_free
-from editkit.undo import undo
+from editkit.planning.inspection import inspect
 from editkit.units import Head
-from editkit.verify import verify
-from tests import checkpoints
+from editkit.writing import manifest
+from editkit.writing.export import EXPORTS, checkpoint
+from editkit.writing.undo import undo
+from editkit.writing.verify import verify
+from tests import small_checkpoints as checkpoints
 from tests.hostile.corpus import CASES, RECORDS
 
 

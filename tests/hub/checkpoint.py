@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from editkit.checkpoints.source import Source
 from editkit.edit import Base, Edit
-from editkit.export.checkpoint import stage
-from editkit.source import Source
 from editkit.units import parse_all
+from editkit.writing.export.checkpoint import stage
 
 UNITS = ("L1H0", "L1H2")
 CARD = "---\nlicense: apache-2.0\nlibrary_name: transformers\nbase_model: team/base\n---\n# Without swearing\n\nText.\n"

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from editkit import manifest
 from editkit.edit import Base
+from editkit.writing import manifest
 from tests.hub.server import Hub
 
 ROOT = Path(__file__).parents[2]

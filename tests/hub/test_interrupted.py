@@ -17,7 +17,7 @@ import pytest
 from editkit.edit import Base
 from editkit.errors import EditkitError
 from editkit.hub import preflight, pull_verify, push
-from editkit.manifest import NAME as MANIFEST
+from editkit.writing.manifest import NAME as MANIFEST
 from tests.hub.checkpoint import CARD, UNITS, finish
 from tests.hub.running import (
     ALICE,
@@ -34,7 +34,7 @@ def start_push(hub: Server, out: Path, home: Path) -> subprocess.Popen[bytes]:
 
 
 def test_an_upload_resumes_after_server_and_client_were_killed(hub: Server, tmp_path: Path, base: Path) -> None:
-    from editkit.source import resolve
+    from editkit.checkpoints.source import resolve
 
     out = finish(tmp_path / "out", base, resolve(base).base)
     largest = max(path.stat().st_size for path in out.glob("*.safetensors"))
@@ -59,7 +59,7 @@ def test_an_upload_resumes_after_server_and_client_were_killed(hub: Server, tmp_
 
 
 def test_a_client_outlives_a_server_that_comes_back(hub: Server, tmp_path: Path, base: Path) -> None:
-    from editkit.source import resolve
+    from editkit.checkpoints.source import resolve
 
     out = finish(tmp_path / "out", base, resolve(base).base)
     hub.stop()

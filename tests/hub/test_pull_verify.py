@@ -13,7 +13,7 @@ import pytest
 from editkit.edit import Base
 from editkit.errors import EditkitError, IntegrityError
 from editkit.hub import pull_verify, push
-from editkit.manifest import NAME as MANIFEST
+from editkit.writing.manifest import NAME as MANIFEST
 from tests.hub.checkpoint import CARD, UNITS, finish
 from tests.hub.running import (
     ALICE,
@@ -48,7 +48,7 @@ def test_tampering_on_the_server_is_found(hub: Server, out: Path, where: str) ->
     push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
     record = json.loads((out / MANIFEST).read_text())
     file = "editkit/undo.safetensors" if where == "undo" else record["edited"][0]["file"]
-    from editkit.headers import read
+    from editkit.checkpoints.headers import read
 
     tensor = read(out).tensors[record["edited"][0]["tensor"]]
     place = -1 if where != "edited slice" else tensor.start + record["edited"][0]["spans"][0][0] * 4
@@ -117,7 +117,7 @@ def test_a_file_of_the_base_left_out_in_silence_is_found(hub: Server, tmp_path: 
 
 def test_a_stale_index_of_the_base_may_stay_behind(hub: Server, tmp_path: Path, base: Path) -> None:
     """Where ``model.safetensors`` lies beside an index, it is what is loaded."""
-    from tests import checkpoints
+    from tests import small_checkpoints as checkpoints
 
     whole = checkpoints.write(tmp_path / "base")
     index = next(base.glob("*.index.json"))
@@ -170,10 +170,10 @@ def test_awkward_file_names_survive_and_hostile_ones_are_refused(hub: Server, tm
 def test_an_adapter_is_pushed_too_and_pull_verify_says_what_to_do(
     hub: Server, tmp_path: Path, base: Path, named: Base
 ) -> None:
+    from editkit.checkpoints.source import Source
     from editkit.edit import Edit
-    from editkit.export import lora
-    from editkit.source import Source
     from editkit.units import parse_all
+    from editkit.writing.export import lora
 
     lora.write(Edit(named, parse_all("L1H2")), Source(base, named), tmp_path / "lora")
     (tmp_path / "lora/README.md").write_text(CARD)

@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from editkit import outcome
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError
+from editkit.evidence.provenance import BaseModel
 from editkit.hub import pull_verify, push
-from editkit.manifest import NAME as MANIFEST
-from editkit.provenance import BaseModel
-from editkit.verify import verify
-from tests.evidence import evidence
+from editkit.render import folder as outcome
+from editkit.writing.manifest import NAME as MANIFEST
+from editkit.writing.verify import verify
 from tests.hub.checkpoint import CARD, REASON, UNITS, finish
 from tests.hub.running import (
     ALICE,
@@ -29,6 +28,7 @@ from tests.hub.running import (
     rewrite_manifest,
     snapshot,
 )
+from tests.made_evidence import evidence
 
 
 def test_the_round_trip(hub: Server, out: Path, tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_server_that_cannot_copy_gets_uploads(hub: Server, out: Path) -> None:
 
 
 def test_a_base_from_elsewhere_is_uploaded_whole(hub: Server, tmp_path: Path, base: Path) -> None:
-    from editkit.source import resolve
+    from editkit.checkpoints.source import resolve
 
     local = resolve(base).base
     out = finish(tmp_path / "out", base, local)
@@ -209,8 +209,8 @@ def test_a_card_the_hub_refuses_stops_before_any_upload(hub: Server, tmp_path: P
 @pytest.mark.parametrize("text", [None, "a: b\n---\n# x", "<script>", "\u202e", "- [x](y)", "'\"{}`", "/home/me"])
 def test_every_card_we_render_is_one_the_hub_takes(text: str | None) -> None:
     from editkit.render import card as renderer
-    from tests.evidence import hostile
     from tests.hub import card
+    from tests.made_evidence import hostile
 
     found = evidence() if text is None else hostile(text)
     assert card.faults(renderer.render(*found.four, exhibits=found.exhibits)) == ([], [])

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from editkit import api, outcome
+from editkit import api
 from editkit.cli import main
 from editkit.edit import Base
 from editkit.hub import pull_verify
 from editkit.hub.remote import connect
+from editkit.render import folder as outcome
 from tests.hub.checkpoint import UNITS, finish
 from tests.hub.running import ALICE, READER, Server, rewrite_manifest
 from tests.hub.test_push import measured

@@ -1,0 +1,77 @@
+"""What the unedited model says of itself, for the card of the edited one: licence, notices, tags, dtype, shape.
+
+base_model(source, dtype="float32") -> BaseModel("meta-llama/Llama-3.2-1B-Instruct", license="llama3.2", ...)
+
+All of it is somebody else's text: it is carried as data and made inert where it is shown.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from editkit.checkpoints.architecture import Architecture
+from editkit.checkpoints.files import inside
+from editkit.checkpoints.source import Source
+from editkit.errors import EditkitError
+from editkit.evidence.provenance import BaseModel, LayerShape
+
+NOTICES = {
+    "llama3": "Built with Meta Llama 3",
+    "llama3.1": "Built with Llama",
+    "llama3.2": "Built with Llama",
+    "llama3.3": "Built with Llama",
+    "llama4": "Built with Llama",
+    "gemma": "Gemma is provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms",
+}
+"""The line that a base's licence asks every derivative to show, by the licence's id or name."""
+
+_EMPTY = ("", "~", "null")
+"""What YAML writes for nothing."""
+
+
+def base_model(source: Source, *, dtype: str) -> BaseModel:
+    """The base's own card, as data. A missing or unreadable card is no error: then the fields are empty."""
+    card = _front_matter(source.directory)
+    license_id = _word(card.get("license"))
+    hub = not source.bundled and source.base.revision is not None and not source.base.revision.startswith("sha256:")
+    return BaseModel(
+        model=source.base.model,
+        revision=source.base.revision,
+        source="bundled" if source.bundled else "hub" if hub else "local",
+        license=license_id,
+        license_name=_word(card.get("license_name")),
+        license_link=_word(card.get("license_link")),
+        notices=tuple(NOTICES[name] for name in (license_id, _word(card.get("license_name"))) if name in NOTICES),
+        pipeline_tag=_word(card.get("pipeline_tag")),
+        tags=_words(card.get("tags")),
+        languages=_words(card.get("language")),
+        dtype=dtype,
+    )
+
+
+def shape(architecture: Architecture) -> tuple[LayerShape, ...]:
+    """Every reachable layer with its heads and key/value groups, for the head map."""
+    return tuple(LayerShape(site.layer, site.units, site.groups) for site in architecture.sites)
+
+
+def _front_matter(directory: Path) -> dict[str, Any]:
+    try:
+        text = inside(directory, "README.md").read_text("utf-8")[:100_000]
+        if not text.startswith("---"):
+            return {}
+        value = yaml.load(text.split("---", 2)[1], yaml.BaseLoader)  # all is text: "no" is a language
+    except (EditkitError, OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError, IndexError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _word(value: Any) -> str | None:
+    return value[:200] if isinstance(value, str) and value.strip() not in _EMPTY else None
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    listed = value if isinstance(value, list) else [value]
+    return tuple(part[:100] for part in listed if _word(part))[:50]

@@ -1,0 +1,98 @@
+"""What a report shows besides its rows: the dose curve, transcripts, and the audits that were run.
+
+{"dose": [{"heads": 3, "target": {"mean": 0.31, "low": 0.24, "high": 0.39}, "retain": {"rhyme": 0.97}}, ...],
+ "transcripts": [{"task": "swear", "prompt": "Say something rude.", "before": "Damn you.", "after": "Good day."}, ...],
+ "audits": [{"name": "relearn", "summary": "50 steps of fine-tuning bring back 12 %.", "held": true}, ...]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from editkit.errors import EditkitError
+from editkit.evidence.report import Interval
+
+
+@dataclass(frozen=True)
+class Dose:
+    """The target's score and the retained tasks' means when the strongest ``heads`` heads are knocked out."""
+
+    heads: int
+    target: Interval
+    retain: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """One prompt and both answers, as generated."""
+
+    task: str
+    prompt: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Audit:
+    """One attack on the removal. ``held`` is None when the audit gives no verdict.
+
+    ``name`` is one of ``NOT_TESTED``'s keys in ``wording.py`` when it answers that question.
+    """
+
+    name: str
+    summary: str
+    held: bool | None = None
+
+
+@dataclass(frozen=True)
+class Exhibits:
+    """All optional: a page shows what is there and says what is not."""
+
+    dose: tuple[Dose, ...] = ()
+    transcripts: tuple[Transcript, ...] = ()
+    audits: tuple[Audit, ...] = ()
+
+    @classmethod
+    def from_json(cls, text: str, *, where: str = "report.json") -> Exhibits:
+        """Read the exhibits of a ``report.json``; keys that are absent are empty.
+
+        Raises:
+            EditkitError: naming ``where`` when an exhibit has another form.
+        """
+        try:
+            value: Any = json.loads(text)
+            dose = tuple(
+                Dose(int(row["heads"]), Interval(**row["target"]), dict(row.get("retain", {})))
+                for row in value.get("dose") or ()
+            )
+            transcripts = tuple(
+                Transcript(row["task"], row["prompt"], row["before"], row["after"])
+                for row in value.get("transcripts") or ()
+            )
+            audits = tuple(Audit(row["name"], row["summary"], row.get("held")) for row in value.get("audits") or ())
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise EditkitError(
+                f"{where}: the dose curve, transcripts or audits are not in the known form: {error}."
+            ) from error
+        return cls(dose, transcripts, audits)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys that ``report.json`` gets."""
+        return {
+            "dose": [
+                {
+                    "heads": dose.heads,
+                    "target": {"mean": dose.target.mean, "low": dose.target.low, "high": dose.target.high},
+                    "retain": dict(dose.retain),
+                }
+                for dose in self.dose
+            ],
+            "transcripts": [vars(transcript) for transcript in self.transcripts],
+            "audits": [vars(audit) for audit in self.audits],
+        }
+
+
+NOTHING = Exhibits()

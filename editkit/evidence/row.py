@@ -1,0 +1,114 @@
+"""One task before and after on the same examples: a row of every report.
+
+{"task": "swear", "role": "target", "split": "report", "n": 150, "chance": 0.0,
+ "before": {"mean": 0.99, "low": 0.97, "high": 1.0}, "after": {"mean": 0.02, ...},
+ "delta": {"mean": -0.97, ...}, "p": 1e-30, "collapse": {"before": 0.0, "after": 0.0}, ...}
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from editkit.errors import EditkitError
+from editkit.evidence import intervals, samples
+from editkit.evidence import paired_tests as statistics
+from editkit.evidence.intervals import Interval
+from editkit.tasks.task import Score
+
+Role = Literal["target", "retain", "also"]
+"""``also`` is measured and shown, but no part of the verdict: another data set of the target, in a study."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One task, before and after, on the same examples.
+
+    Args:
+        kept: the mean after the edit if every answer that collapsed had kept its old score: what the goal is judged
+            by. Equal to ``after.mean`` where nothing collapsed.
+        p_holm: ``p`` corrected over all rows of the report; None until the row is in one.
+        p_equivalent: TOST at the damage budget of each task; small = shown to be unchanged.
+        detectable: the smallest change this many examples would have shown (80 % power); None where they lie in too
+            few clusters to show any.
+    """
+
+    task: str
+    role: Role
+    split: str
+    n: int
+    chance: float
+    before: Interval
+    after: Interval
+    delta: Interval
+    p: float
+    collapse_before: float
+    collapse_after: float
+    kept: float | None = None
+    p_holm: float | None = None
+    p_equivalent: float | None = None
+    detectable: float | None = None
+
+
+def row(
+    task: str,
+    role: Role,
+    *,
+    split: str,
+    chance: float,
+    before: Sequence[Score],
+    after: Sequence[Score],
+    rng: np.random.Generator,
+    margin: float,
+    clusters: Sequence[str] | None = None,
+) -> Row:
+    """Compare one task's scores of two models, or of one model twice (the A/A noise floor).
+
+    Args:
+        before: the unedited model's scores.
+        after: the edited model's, of the same examples in the same order.
+        clusters: each example's ``cluster``; an empty name stands alone.
+        margin: how much change counts as none, in score points: the recipe's ``damage_each``.
+    """
+    first, second = [score.value for score in before], [score.value for score in after]
+    labels = None if clusters is None else samples.labels(clusters)
+    few = labels is not None and len(set(labels)) < statistics.FEWEST_CLUSTERS
+    try:
+        return Row(
+            task=task,
+            role=role,
+            split=split,
+            n=len(first),
+            chance=chance,
+            before=intervals.mean_interval(first, rng=rng, clusters=labels),
+            after=intervals.mean_interval(second, rng=rng, clusters=labels),
+            delta=intervals.change_interval(first, second, rng=rng, clusters=labels),
+            p=statistics.change_p(first, second, rng=rng, clusters=labels),
+            collapse_before=float(np.mean([not score.valid for score in before])),
+            collapse_after=float(np.mean([not score.valid for score in after])),
+            kept=float(np.mean([(new if new.valid else old).value for old, new in zip(before, after, strict=True)])),
+            p_equivalent=statistics.equivalence_p(first, second, margin=margin, clusters=labels),
+            detectable=None if few else statistics.detectable(first, second, clusters=labels),
+        )
+    except EditkitError as error:
+        raise EditkitError(f"Task {task!r}, split {split!r}: {error}") from error
+
+
+def to_json(row: Row) -> dict[str, Any]:
+    """The form in files; numbers that are not finite become null."""
+    value = asdict(row)
+    value["collapse"] = {"before": value.pop("collapse_before"), "after": value.pop("collapse_after")}
+    return {key: None if isinstance(part, float) and not math.isfinite(part) else part for key, part in value.items()}
+
+
+def from_json(value: dict[str, Any]) -> Row:
+    """Back from the form in files. Raises KeyError or TypeError if it is none."""
+    fields: dict[str, Any] = dict(value)
+    collapse = fields.pop("collapse", {"before": 0.0, "after": 0.0})
+    fields |= {"collapse_before": collapse["before"], "collapse_after": collapse["after"]}
+    fields |= {name: Interval(**fields[name]) for name in ("before", "after", "delta")}
+    return Row(**fields)

@@ -1,0 +1,125 @@
+"""A request as token ids. What is longer than the model's context loses its beginning, as in lm-evaluation-harness.
+
+    encode(tokenizer, Loglikelihood("The sky is", " blue", chat=False), window=8192) -> ([464, 6766, 318], [4171])
+
+A few-shot prompt that is too long so loses its first examples, never its question.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from editkit.errors import EditkitError
+from editkit.tasks.task import Generate, Request
+
+ASKED = "on 26 July 2024, without thinking"
+"""How chat templates are rendered, for the key that measurements are kept under."""
+
+_DAY = {"%d": "26", "%m": "07", "%b": "Jul", "%B": "July", "%y": "24", "%Y": "2024", "%a": "Fri", "%A": "Friday"}
+_DAY |= {"%H": "12", "%I": "12", "%M": "00", "%S": "00", "%p": "PM", "%-d": "26", "%-m": "7", "%j": "208"}
+"""Some templates tell the model the date, and a measurement of tomorrow would be another one. This is the date that
+Llama's template takes where there is no clock."""
+
+_CLOCK = "{% macro strftime_now(format) %}{{ format"
+_CLOCK += "".join(f"|replace('{sign}', '{value}')" for sign, value in _DAY.items()) + " }}{% endmacro %}{{ '' }}"
+
+Encoded = tuple[list[int], list[int]]
+"""(context, continuation) in token ids; the continuation is empty for ``Generate``."""
+
+
+def encode(tokenizer: Any, request: Request, window: int | None) -> Encoded:
+    """Token ids of a request, cut from the left to what the model can read.
+
+    Args:
+        window: the longest text the model was made for, in tokens; None = unknown, nothing is cut.
+
+    Raises:
+        EditkitError: the answer alone does not fit.
+    """
+    context, continuation = _whole(tokenizer, request)
+    # The last token of a continuation is only predicted, never read.
+    answer = request.max_new_tokens if isinstance(request, Generate) else len(continuation) - 1
+    if window is None or len(context) + answer <= window:
+        return context, continuation
+    if answer >= window:
+        what = "max_new_tokens is" if isinstance(request, Generate) else "the continuation has"
+        raise EditkitError(
+            f"This model reads {window} tokens, and {what} {answer + (not isinstance(request, Generate))}: "
+            f"no room is left for the prompt {request.prompt!r:.60}. Ask for a shorter answer, or take another model."
+        )
+    warnings.warn(
+        f"Prompts that do not fit in this model's context of {window} tokens are asked without their beginning, "
+        "as lm-evaluation-harness does.",
+        stacklevel=2,
+    )
+    return context[len(context) + answer - window :], continuation
+
+
+def window_of(config: Any, tokenizer: Any) -> int | None:
+    """The longest text a model was made for, in tokens, by its config, else its tokenizer; None if neither says."""
+    text = getattr(config, "text_config", None) or config
+    for name in ("n_positions", "max_position_embeddings", "n_ctx"):
+        if (value := getattr(text, name, None)) is not None:
+            return int(value)
+    length = getattr(tokenizer, "model_max_length", None)
+    # Tokenizers that know no limit carry a number of 31 digits.
+    return int(length) if length is not None and length < 10**15 else None
+
+
+def _whole(tokenizer: Any, request: Request) -> Encoded:
+    if request.chat and tokenizer.chat_template:
+        context = tokenizer(_chat(tokenizer, request.prompt), add_special_tokens=False)["input_ids"]
+        if isinstance(request, Generate):
+            return context, []
+        return context, tokenizer(request.continuation, add_special_tokens=False)["input_ids"]
+    if isinstance(request, Generate):
+        return _read(tokenizer, request.prompt) or [_start(tokenizer)], []
+    return _split(tokenizer, request.prompt, request.continuation)
+
+
+def _chat(tokenizer: Any, prompt: str) -> str:
+    """The prompt in the model's chat template: the same on every day, and asked for an answer, not for thoughts.
+
+    Raises:
+        EditkitError: the template, a program of the model's makers, fails.
+    """
+    from jinja2 import TemplateError
+
+    message = [{"role": "user", "content": prompt}]
+    try:
+        text = tokenizer.apply_chat_template(
+            message,
+            chat_template=_CLOCK + tokenizer.get_chat_template(),
+            tokenize=False,
+            add_generation_prompt=True,
+            enable_thinking=False,
+            thinking=False,
+        )
+    except (TemplateError, ValueError, TypeError) as error:
+        raise EditkitError(f"This model's chat template fails on a single message of the user: {error}.") from error
+    return text.rstrip() + "\n\n</think>\n\n" if text.rstrip().endswith("<think>") else text
+
+
+def _split(tokenizer: Any, prompt: str, continuation: str) -> Encoded:
+    """Tokenize prompt and continuation together, as they will be read, and cut at the prompt's end."""
+    stripped = prompt.rstrip()
+    continuation = prompt[len(stripped) :] + continuation
+    whole = _read(tokenizer, stripped + continuation)
+    context = _read(tokenizer, stripped)
+    if not context:
+        context, whole = [_start(tokenizer)], [_start(tokenizer), *whole]
+    return context, whole[len(context) :] or whole[-1:]
+
+
+def _read(tokenizer: Any, text: str) -> list[int]:
+    """Token ids of a text that goes on: without the end that some tokenizers put behind every text."""
+    ids = tokenizer(text)["input_ids"]
+    if ids[-1:] != [tokenizer.eos_token_id]:
+        return ids
+    plain = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids[:-1] if ids[len(ids) - 1 - len(plain) : -1] == plain else ids
+
+
+def _start(tokenizer: Any) -> int:
+    return tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id or 0

@@ -1,0 +1,276 @@
+"""A loaded language model that answers requests, each under its own mask of knocked-out heads.
+
+    model = load()                                                  # the bundled organism
+    model.answer([Generate("What is 2 plus 3?")], masks=None)       # -> ["5"]
+
+Rows of one batch may carry different masks, in scoring and in generation; the unedited model is a row of zeros.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from editkit.checkpoints.architecture import Architecture
+from editkit.checkpoints.source import Source
+from editkit.models import padding
+from editkit.models.batches import Batch, batches, distinct
+from editkit.models.encoding import Encoded, encode, window_of
+from editkit.models.knockout import knocked_out
+from editkit.models.memory import Budget, layout, partly_outside, within_memory
+from editkit.models.shared_layers import keeping, widened
+from editkit.tasks.task import Generate, Likelihood, Output, Request
+
+if TYPE_CHECKING:
+    from editkit.models.shared_prefix import Prefix
+
+TOKENS_PER_BATCH = {"cpu": 16_384, "cuda": 131_072, "mps": 32_768}
+"""Where batches start; they shrink when memory runs out, and stay shrunk."""
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A network, its tokenizer, and where its heads are. Made by ``loading.load``; never edits its weights."""
+
+    source: Source
+    network: Any
+    tokenizer: Any
+    architecture: Architecture
+    budget: Budget = field(compare=False)
+    blocks: tuple[torch.nn.Module, ...] | None = field(default=None, compare=False)
+    """The decoder blocks, where rows may share the layers below their first knockout (``sharing.shareable``)."""
+    prefixes: bool = field(default=False, compare=False)
+    """Whether what all rows begin with may run once per mask (``prefix.reusable``)."""
+    padded: bool = field(default=False, compare=False)
+    """Whether rows of other lengths may share a batch (``padding.harmless``)."""
+    placement: str | dict[str, Any] = field(default="auto", compare=False)
+    """What was asked for as its device."""
+    trusted: bool = field(default=False, compare=False)
+    """Whether code that came with its files may run; an edited copy of them brings the same code."""
+    proved: bool = field(default=True, compare=False)
+    """Whether its sites were proved at load."""
+
+    @property
+    def dtype(self) -> str:
+        return str(self.network.dtype).removeprefix("torch.")
+
+    @property
+    def device(self) -> torch.device:
+        return self.network.get_input_embeddings().weight.device
+
+    @cached_property
+    def tokenizer_digest(self) -> str:
+        """Digest of the tokenizer: how it cuts text, and its chat template."""
+        rules = self.tokenizer.backend_tokenizer.to_str() if self.tokenizer.is_fast else repr(self.tokenizer)
+        return hashlib.sha256((rules + str(self.tokenizer.chat_template)).encode()).hexdigest()
+
+    @property
+    def place(self) -> str | dict[str, Any]:
+        """Where a model goes that takes its place while this one is ``parked``: part by part to the same devices."""
+        places = layout(self.network)
+        return self.placement if not places or partly_outside(places) else places
+
+    @property
+    def rounding(self) -> float:
+        """The share of a log-probability that two runs may differ by. None on a CPU, whose kernels do not change."""
+        return 0.0 if self.device.type == "cpu" else 1e-4 if self.dtype == "float32" else 1e-2
+
+    def generate(self, prompts: Sequence[str], *, max_new_tokens: int = 64, chat: bool = True) -> list[str]:
+        """Greedy answers to ``prompts``; heads knocked out by ``editkit.knocked_out`` stay out."""
+        return [
+            str(output) for output in self.answer([Generate(prompt, max_new_tokens, chat) for prompt in prompts], None)
+        ]
+
+    def answer(
+        self,
+        requests: Sequence[Request],
+        masks: np.ndarray | None,
+        *,
+        arrived: Callable[[list[int], list[Output]], None] = lambda places, outputs: None,
+    ) -> list[Output]:
+        """Answer every request.
+
+        Args:
+            requests: any mix of ``Generate`` and ``Loglikelihood``.
+            masks: bool[len(requests), heads], True = knocked out in that request; None = touch nothing.
+            arrived: called after every batch with the places answered, so that nothing measured is lost.
+
+        Returns:
+            Outputs in the order of ``requests``, text as generated. They do not depend on how they were batched.
+        """
+        once = {request: self.encode(request) for request in set(requests)}
+        encoded = [once[request] for request in requests]
+        outputs: list[Output | None] = [None] * len(requests)
+        layers = self._first_layers(masks, len(requests))
+        for batch in batches(
+            *(requests, encoded, masks, layers),
+            prefixes=self.prefixes,
+            padded=self.padded,
+            budget=lambda: self.budget.tokens,
+        ):
+            for places, answers in self._fitting(batch, requests, encoded, masks):
+                for place, answer in zip(places, answers, strict=True):
+                    outputs[place] = answer
+                arrived(places, answers)
+        return [output for output in outputs if output is not None]
+
+    def encode(self, request: Request) -> Encoded:
+        """(context, continuation) in token ids; a prompt that does not fit the model's context loses its beginning."""
+        return encode(self.tokenizer, request, window_of(self.network.config, self.tokenizer))
+
+    def _first_layers(self, masks: np.ndarray | None, rows: int) -> np.ndarray:
+        """The layer of each row's first knockout; 0 where nothing can be shared below it."""
+        if masks is None or self.blocks is None:
+            return np.zeros(rows, dtype=int)
+        layers = np.array([head.layer for head in self.architecture.heads])
+        return np.where(masks.any(axis=1), layers[masks.argmax(axis=1)], 0)
+
+    def _fitting(
+        self,
+        batch: Batch,
+        requests: Sequence[Request],
+        encoded: Sequence[Encoded],
+        masks: np.ndarray | None,
+    ) -> Iterator[tuple[list[int], list[Output]]]:
+        """Run one batch, halved as often as memory demands."""
+        return within_memory(
+            batch.places,
+            lambda places: self._run(replace(batch, places=places), requests, encoded, masks),
+            self.budget,
+            single=lambda place: f"a single request of {len(encoded[place][0])} tokens on {self.device}",
+        )
+
+    def _run(
+        self, batch: Batch, requests: Sequence[Request], encoded: Sequence[Encoded], masks: np.ndarray | None
+    ) -> list[Output]:
+        rows, first = [encoded[place] for place in batch.places], requests[batch.places[0]]
+        part = None if masks is None else masks[batch.places]
+        shared = 0 if isinstance(first, Generate) else int(self._first_layers(part, len(rows)).min())
+        with torch.inference_mode():
+            before = self._prefix(rows[0][0][: batch.prefix], part, len(rows), shared) if batch.prefix else None
+            with self._masked(part):
+                if isinstance(first, Generate):
+                    contexts = [context for context, _ in rows]
+                    return list(self._generate(contexts, first.max_new_tokens, first.stop, before))
+                return list(self.likelihoods(rows, shared=shared, prefix=before))
+
+    @contextmanager
+    def _masked(self, masks: np.ndarray | None) -> Iterator[None]:
+        if masks is None or not masks.any():
+            yield
+        else:
+            with knocked_out(self.network, self.architecture, masks):
+                yield
+
+    def _prefix(self, tokens: list[int], masks: np.ndarray | None, rows: int, shared: int) -> Prefix:
+        """Run what all rows begin with, once per distinct mask, and once at all below the first knockout."""
+        from editkit.models.shared_prefix import run
+
+        number = distinct(masks, range(rows))
+        which = torch.tensor([number[row] for row in range(rows)], device=self.device)
+        firsts = [int((which == place).nonzero()[0]) for place in range(len(set(number.values())))]
+        sharing = self.blocks is not None and shared > 0 and len(firsts) > 1
+        ids = torch.tensor([tokens] * (1 if sharing else len(firsts)), device=self.device)
+        spread = torch.zeros(len(firsts), dtype=torch.long, device=self.device)
+        with (
+            self._masked(None if masks is None else masks[firsts]),
+            widened(self.blocks, shared, spread, 1) if sharing and self.blocks else nullcontext(),
+        ):
+            return run(self.network, ids, which)
+
+    def _generate(
+        self, contexts: Sequence[list[int]], max_new_tokens: int, stop: tuple[str, ...], prefix: Prefix | None = None
+    ) -> list[str]:
+        """Greedy continuations; padding goes before each row, or behind the beginning that all rows share."""
+        width, pad, skip = max(map(len, contexts)), padding.token(self.tokenizer), prefix.length if prefix else 0
+        gaps = [width - len(row) for row in contexts]
+        padded = [row[:skip] + [pad] * gap + row[skip:] for row, gap in zip(contexts, gaps, strict=True)]
+        ids = torch.tensor(padded, device=self.device)
+        attention = torch.ones_like(ids)
+        for row, gap in zip(attention, gaps, strict=True):
+            row[skip : skip + gap] = 0
+        extra: dict[str, Any] = {"stop_strings": list(stop), "tokenizer": self.tokenizer} if stop else {}
+        if prefix:
+            extra["past_key_values"] = prefix.grown()
+        found = self.network.generate(
+            input_ids=ids,
+            attention_mask=attention,
+            max_new_tokens=max_new_tokens,
+            do_sample=False,
+            num_beams=1,
+            temperature=None,
+            top_p=None,
+            top_k=None,
+            pad_token_id=pad,
+            **extra,
+        )
+        texts = self.tokenizer.batch_decode(found[:, width:], skip_special_tokens=True)
+        return [_cut(text, stop) for text in texts]
+
+    def likelihoods(
+        self, rows: Sequence[Encoded], *, shared: int = 0, prefix: Prefix | None = None
+    ) -> list[Likelihood]:
+        """Teacher-forced log-probabilities of each row's continuation after its context (token ids)."""
+        logprobs, chosen, real = self.token_logprobs(rows, shared=shared, prefix=prefix)
+        totals = (logprobs * real).sum(-1).tolist()
+        greedy = (chosen | ~real).all(-1).tolist()
+        return [
+            Likelihood(total, len(continuation), best)
+            for total, best, (_, continuation) in zip(totals, greedy, rows, strict=True)
+        ]
+
+    def token_logprobs(
+        self, rows: Sequence[Encoded], *, shared: int = 0, prefix: Prefix | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Right-padded rows through one forward pass: causality keeps the padding out, no attention mask is needed.
+
+        Args:
+            shared: below this layer no row has a knockout, so equal texts run there once.
+            prefix: what all rows begin with, run already.
+
+        Returns:
+            log-probabilities float[rows, t], "was the greedy choice" bool[rows, t], "is a real token" bool[rows, t],
+            over the t continuation positions (left-aligned).
+        """
+        pad, first = padding.token(self.tokenizer), min(len(context) for context, _ in rows) - 1
+        logits = self._logits(rows, first, pad, shared, prefix)
+        span = max(1, max(len(continuation) for _, continuation in rows))
+        places = torch.tensor([len(context) - 1 - first for context, _ in rows], device=logits.device)[:, None]
+        places = (places + torch.arange(span, device=logits.device)).clamp(max=logits.shape[1] - 1)
+        real = torch.tensor([[t < len(continuation) for t in range(span)] for _, continuation in rows])
+        targets = torch.tensor([(continuation + [pad] * span)[:span] for _, continuation in rows])
+        real, targets = real.to(logits.device), targets.to(logits.device)
+        wanted = logits.gather(1, places[..., None].expand(-1, -1, logits.shape[-1])).float()
+        logprobs = wanted.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
+        return logprobs, wanted.argmax(-1) == targets, real
+
+    def _logits(
+        self, rows: Sequence[Encoded], first: int, pad: int, shared: int, prefix: Prefix | None
+    ) -> torch.Tensor:
+        """float[rows, positions from ``first`` on, vocabulary]."""
+        texts = {id(row): row for row in rows}
+        sharing = self.blocks is not None and shared > 0 and len(texts) < len(rows)
+        skip = prefix.length if prefix else 0
+        # A continuation's last token is predicted, not read: with it the longest texts would be one token too long.
+        kept = [(context + continuation[:-1])[skip:] for context, continuation in (texts.values() if sharing else rows)]
+        width = max(map(len, kept))
+        ids = torch.tensor([row + [pad] * (width - len(row)) for row in kept], device=self.device)
+        place_of = {text: place for place, text in enumerate(texts)}
+        index = torch.tensor([place_of[id(row)] for row in rows], device=self.device)
+        cached: dict[str, Any] = {"past_key_values": prefix.served()} if prefix else {"use_cache": False}
+        with widened(self.blocks, shared, index, len(kept)) if sharing and self.blocks else nullcontext():
+            last = width - (first - skip)
+            return self.network(input_ids=ids, **keeping(self.network, last), **cached).logits[:, -last:]
+
+
+def _cut(text: str, stop: tuple[str, ...]) -> str:
+    for word in stop:
+        text = text.split(word)[0]
+    return text

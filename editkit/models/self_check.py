@@ -1,0 +1,139 @@
+"""The causal self-check at load: an architecture is believed only after its sites have moved the logits.
+
+    prove(model, architecture)      # a few passes over a few random tokens, or an EditkitError
+
+Multiplying every head by 1 must change nothing (on a CPU bit for bit, elsewhere but for rounding): the hooks reach the
+projections and do no harm. Switching off all heads of a site must change the logits: the site is really on the path
+from tokens to logits. And no token may depend on a later one: what scores an answer given in advance would read the
+answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from editkit.checkpoints.architecture import Architecture
+from editkit.errors import EditkitError
+from editkit.models.knockout import gated, knocked_out, places
+from editkit.models.shared_layers import REFUSALS, alike
+
+TOKENS = 8
+ROWS = 16
+NOISE = 1e-6
+"""Relative. Switching heads off in one row may move others by this much: experts then sum in another order."""
+
+
+def prove(model: torch.nn.Module, architecture: Architecture) -> None:
+    """Check every site of a loaded model against its logits, and that it reads from left to right.
+
+    Raises:
+        EditkitError: naming the layers whose knockout does nothing, or saying that an empty mask does something, or
+            that earlier tokens depend on later ones.
+    """
+    _prove_sites(model, architecture)
+    if _reads_ahead(model):
+        raise EditkitError(
+            f"What this {architecture.model_type} says of a token depends on the tokens behind it: scores would read "
+            'the answers they should predict. An encoder becomes a decoder by "is_decoder": true in its config.json; '
+            "other models of this kind can be baked, not measured."
+        )
+
+
+@torch.inference_mode()
+def _prove_sites(model: torch.nn.Module, architecture: Architecture) -> None:
+    sites = _alive(model, architecture)
+    unmoved: list[int] = []
+    for start in range(0, len(sites), ROWS):
+        chosen = sites[start : start + ROWS]
+        unmoved += _unmoved(model, architecture, chosen)
+    if unmoved:
+        raise EditkitError(
+            f"Switching off all heads of layer {', '.join(map(str, unmoved))} leaves the logits of this "
+            f"{architecture.model_type} as they were: what looks like the attention output projection is not. "
+            "Expected every site to matter. See docs/adding-an-architecture.md."
+        )
+
+
+def _reads_ahead(model: torch.nn.Module) -> bool:
+    """Whether the first token's logits have a gradient by a later token's embedding.
+
+    A causal mask makes it exactly zero at any precision, where a difference of two runs would show noise as well.
+    False, too, for models without gradients: then nothing is known.
+    """
+    network: Any = model
+    embedded: list[torch.Tensor] = []
+
+    def keep(module: torch.nn.Module, args: Any, output: torch.Tensor) -> torch.Tensor:
+        embedded.append(output.detach().requires_grad_())
+        return embedded[-1].clone()  # some models scale it in place
+
+    handle = network.get_input_embeddings().register_forward_hook(keep)
+    try:
+        with torch.enable_grad():
+            first = network(input_ids=_tokens(model, rows=1), use_cache=False).logits[0, 0]
+            [slope] = torch.autograd.grad(first.float().abs().sum(), [embedded[0]])
+    except REFUSALS:
+        return False
+    finally:
+        handle.remove()
+    return bool(slope[..., -1, :].any())
+
+
+def _alive(model: torch.nn.Module, architecture: Architecture) -> list[int]:
+    """Sites with a weight that is not zero already: an edited checkpoint may have lost whole layers of heads."""
+    dead = set()
+    for site, module, _ in places(model, architecture):
+        weight = getattr(module, "weight", None)
+        if isinstance(weight, torch.Tensor) and not weight.is_meta and not weight.any():
+            dead.add(site.layer)
+    return [place for place, site in enumerate(architecture.sites) if site.layer not in dead]
+
+
+def _unmoved(model: torch.nn.Module, architecture: Architecture, chosen: list[int]) -> list[int]:
+    tokens = _tokens(model, rows=len(chosen))
+    plain = _logits(model, tokens)
+    with gated(model, architecture, torch.ones(len(chosen), len(architecture.heads))):
+        untouched = _logits(model, tokens)
+    if not _same(model, plain, untouched):
+        raise EditkitError(
+            f"Hooking the sites of this {architecture.model_type} without switching anything off changes its logits "
+            f"by up to {float((plain - untouched).abs().max()):.3g}: expected the same. "
+            "The model may be nondeterministic on this device, or not in eval mode."
+        )
+    masks = np.zeros((len(chosen), len(architecture.heads)), dtype=bool)
+    for row, place in enumerate(chosen):
+        start = sum(site.units for site in architecture.sites[:place])
+        masks[row, start : start + architecture.sites[place].units] = True
+    with knocked_out(model, architecture, masks):
+        edited = _logits(model, tokens)
+    moved = (edited - plain).abs().flatten(1).amax(1)
+    return [
+        architecture.sites[place].layer
+        for row, place in enumerate(chosen)
+        if not moved[row] > NOISE * plain[row].abs().max()
+    ]
+
+
+def _same(model: torch.nn.Module, one: torch.Tensor, other: torch.Tensor) -> bool:
+    """The same bits on a CPU. Elsewhere the copy that a hook makes may meet another kernel, which rounds otherwise."""
+    network: Any = model
+    if network.device.type == "cpu":
+        return torch.equal(one, other)
+    return alike(one.to(network.dtype), other.to(network.dtype))
+
+
+def _tokens(model: torch.nn.Module, *, rows: int) -> torch.Tensor:
+    """The same random tokens in every row; the same on every machine."""
+    network: Any = model
+    embeddings = network.get_input_embeddings()
+    size = int(getattr(embeddings, "num_embeddings", None) or embeddings.weight.shape[0])
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(size, (1, TOKENS), generator=generator).expand(rows, -1).to(network.device)
+
+
+def _logits(model: torch.nn.Module, tokens: torch.Tensor) -> torch.Tensor:
+    logits = model(input_ids=tokens, use_cache=False).logits
+    return logits.float().cpu()

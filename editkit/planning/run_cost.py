@@ -1,0 +1,169 @@
+"""What a run will cost, before anything is loaded: evaluations, tokens, memory, disk, time.
+
+    plan("swear", model="meta-llama/Llama-3.2-1B-Instruct").facts()
+    {"search": "about 158 evaluations of 100 examples", "weights in memory": "2.5 GB", ...}
+
+From the config, the safetensors headers and the recipe; the time from one matrix product on this machine's processor.
+An estimate of the order of magnitude: it says so.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from editkit.localizers.adaptive import usual_budget
+from editkit.localizers.compressed import GRID_MASKS
+from editkit.planning.inspection import Inspection, inspect
+from editkit.removal import recipe as recipes
+from editkit.removal.recipe import Recipe
+from editkit.tasks.find import find
+from editkit.tasks.task import Generate, Loglikelihood, Task, examples_of
+
+TEMPLATE_TOKENS = 12
+"""What a chat template adds to a prompt, about."""
+CHARACTERS_PER_TOKEN = 3.5
+USUAL_ANSWER = 24
+"""Tokens of a generated answer that is allowed more, about."""
+EFFICIENCY = 0.35
+"""The share of a plain matrix product's speed that forward passes reach."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Counts are exact where they follow from the recipe; bytes and seconds are estimates.
+
+    Args:
+        evaluations: forward passes over the full search set, universal heads included.
+        search_tokens: tokens of the search: teacher-forced, or generated where the recipe scores answers.
+        answer_tokens: prompt and generated tokens of choosing, reporting and the random-heads null.
+        seconds: on this machine's processor; a GPU is one to three orders of magnitude faster.
+    """
+
+    recipe: str
+    model: str
+    method: str
+    heads: int
+    parameters: int
+    evaluations: float
+    search_tokens: int
+    answer_tokens: int
+    memory: int
+    disk: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def facts(self) -> dict[str, str]:
+        """Name and sentence, for the terminal."""
+        return {
+            "recipe": f"{self.recipe}, method {self.method}",
+            "model": f"{self.model}: {self.heads} heads, {self.parameters / 1e6:,.1f} million parameters",
+            "search": f"about {self.evaluations:,.0f} evaluations, {self.search_tokens:,} tokens",
+            "answers": f"about {self.answer_tokens:,} tokens, to choose heads, report and compare with random heads",
+            "memory": f"about {_size(self.memory)}",
+            "disk": f"{_size(self.disk)} for the checkpoint",
+            "time": f"about {_duration(self.seconds)} on this machine's processor (an estimate; less on a GPU)",
+        }
+
+
+def plan(
+    name: str | Recipe, *, model: str | None = None, revision: str | None = None, method: str | None = None
+) -> Plan:
+    """Estimate what ``remove-capability`` will cost.
+
+    Raises:
+        EditkitError: as the run itself would: an unknown recipe, task or model, weights that cannot be patched.
+    """
+    recipe = name if isinstance(name, Recipe) else recipes.read(name)
+    found = inspect(model, revision=revision)
+    chosen, heads = method or recipe.method, len(found.architecture.heads)
+    folder = Path(".") if isinstance(name, Recipe) else Path(name).parent
+    target, *retain = [find(spec, folder=folder, planning=True) for spec in (recipe.target, *recipe.retain)]
+    count = evaluations(chosen, heads, recipe, len(retain))
+    search = int(count * recipe.examples.locate * _tokens(target))
+    tried = min(recipe.max_heads, 6)
+    answered = _tokens(target) * (recipe.examples.choose * tried + recipe.random_sets * recipe.random_examples)
+    answered += sum(
+        _tokens(task) * (recipe.examples.locate + 2 * recipe.examples.choose + 3 * recipe.examples.report)
+        for task in [target, *retain]
+    )
+    return Plan(
+        recipe=recipe.capability,
+        model=found.name,
+        method=chosen,
+        heads=heads,
+        parameters=found.parameters,
+        evaluations=count,
+        search_tokens=search,
+        answer_tokens=int(answered),
+        memory=_memory(found),
+        disk=found.bytes + (16 << 20),
+        seconds=2.0 * found.parameters * (search + answered) / (_speed() * EFFICIENCY),
+    )
+
+
+def evaluations(method: str, heads: int, recipe: Recipe, retained: int) -> float:
+    """Forward passes over the full search set that a method needs, universal heads and selectivity included."""
+    if method == "auto":
+        return usual_budget(heads)
+    controls = retained * recipe.universal_examples / recipe.examples.locate
+    aside = controls * (12 + heads / 32)
+    search = {
+        "halving": 0.25 * heads + 16,
+        "one-shot": heads,
+        "greedy": 5.0 * heads - 10,
+    }.get(method, float(GRID_MASKS[1]))
+    return 1 + search + aside
+
+
+def length(task: Task) -> tuple[float, float, float]:
+    """Tokens of a request's prompt, of its answer, and requests per example, by the length of their texts."""
+    prompt = answer = count = 0.0
+    examples = examples_of(task, "locate", limit=20)
+    for example in examples:
+        for request in task.requests(example):
+            count += 1
+            prompt += len(request.prompt) / CHARACTERS_PER_TOKEN + TEMPLATE_TOKENS
+            if isinstance(request, Generate):
+                answer += min(request.max_new_tokens, USUAL_ANSWER)
+            elif isinstance(request, Loglikelihood):
+                answer += len(request.continuation) / CHARACTERS_PER_TOKEN
+    return prompt / max(1, count), answer / max(1, count), count / max(1, len(examples))
+
+
+def _tokens(task: Task) -> float:
+    """Tokens of one example, prompts and answers."""
+    prompt, answer, requests = length(task)
+    return requests * (prompt + answer)
+
+
+def _memory(found: Inspection) -> int:
+    """Weights, and a quarter on top for activations and the key/value cache; the libraries themselves take 0.6 GB."""
+    return int(found.bytes * 1.25) + (600 << 20)
+
+
+def _speed() -> float:
+    """Floating point operations a second: the best of three small matrix products."""
+    matrix = np.ones((1024, 1024), dtype=np.float32)
+    best = float("inf")
+    for _ in range(3):
+        start = time.perf_counter()
+        np.dot(matrix, matrix)
+        best = min(best, time.perf_counter() - start)
+    return 2 * 1024**3 / best
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:,.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"

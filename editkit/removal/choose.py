@@ -1,0 +1,114 @@
+"""How many heads to remove: the smallest prefix of the ranking that meets the goal within the damage budget.
+
+Decided with real answers on the ``choose`` split. A number of heads will do when the whole interval of what is left of
+the target is below the goal, so that fresh examples will most likely agree; where none is so certain, the first whose
+mean is. The target is measured for every number of heads, the retained tasks only where the target has fallen far
+enough; the result is also the dose curve of the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from editkit.errors import EditkitError
+from editkit.evidence.exhibits import Dose
+from editkit.evidence.intervals import mean_interval
+from editkit.evidence.localization import Localization
+from editkit.evidence.report import judge
+from editkit.evidence.samples import labels
+from editkit.measuring.store import Store
+from editkit.models.language_model import LanguageModel
+from editkit.progress import Stages, silent
+from editkit.removal.find_heads import Capability
+from editkit.removal.trial import Sheet, answers, rows
+from editkit.units import Head
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The heads to remove; or, where no number of heads will do, the strongest that were tried."""
+
+    heads: frozenset[Head]
+    dose: tuple[Dose, ...]
+
+
+def choose(
+    model: LanguageModel,
+    wanted: Capability,
+    found: Localization,
+    store: Store,
+    *,
+    count: int | None = None,
+    seed: int = 0,
+    stages: Stages = silent,
+) -> Choice:
+    """Try the strongest 1, 2, 3, ... heads; or 1, 2, 4, ... where the search found none, to show what they do.
+
+    Args:
+        count: exactly so many heads, whatever they do; None: the smallest number that will do.
+
+    Raises:
+        EditkitError: if ``count`` is more than there are to choose from.
+    """
+    recipe, rng = wanted.recipe, np.random.default_rng(seed)
+    ranked = [effect.unit for effect in found.order if isinstance(effect.unit, Head)]
+    if count is not None and count > len(ranked):
+        raise EditkitError(
+            f"{count} heads were asked for, but the search ranked {len(ranked)} (universal heads are set aside). "
+            "Ask for fewer (--heads), or leave the number open."
+        )
+    most = min(len(ranked), count or recipe.max_heads)
+    with stages("Choosing heads", None) as advance:
+
+        def tried(tasks: Sequence, number: int) -> list[Sheet]:
+            mask, limit = model.architecture.mask(ranked[:number]), recipe.examples.choose
+            return answers(model, tasks, mask, store, split="choose", limit=limit, advance=advance)
+
+        [unedited], retained = tried([wanted.target], 0), tried(wanted.retain, 0)
+        dose, chosen, hoped = [_dose(0, unedited, retained, rng)], None, None
+        for number in numbers(most, thorough=found.found):
+            if chosen is not None and number > chosen + 2 and number != count:
+                continue  # enough is known of the curve
+            [sheet] = tried([wanted.target], number)
+            share, at_worst = kept(unedited, sheet, rng)
+            reached = share <= recipe.goal
+            others = tried(wanted.retain, number) if reached or number == count else []
+            dose.append(_dose(number, sheet, others, rng))
+            if chosen is None and reached:
+                paired = rows(wanted, [unedited, *retained], [sheet, *others], split="choose", rng=rng)
+                met = judge(paired, recipe.criteria).met
+                chosen = number if met and at_worst <= recipe.goal else None
+                hoped = hoped or (number if met else None)
+    number = count or chosen or hoped or _least(dose)
+    return Choice(frozenset(ranked[:number]), tuple(dose))
+
+
+def numbers(most: int, *, thorough: bool) -> list[int]:
+    """How many heads are tried: every number up to ``most``, or powers of two and ``most`` itself."""
+    return [number for number in range(1, most + 1) if thorough or number == most or number & (number - 1) == 0]
+
+
+def kept(before: Sheet, after: Sheet, rng: np.random.Generator) -> tuple[float, float]:
+    """The share of the capability that is left, above chance, and the upper end of its 95 % interval.
+
+    An answer that collapsed keeps its old score.
+    """
+    chance = before.task.chance
+    pairs = zip(before.cells, after.cells, strict=True)
+    values = [new.value if new.valid else old.value for old, new in pairs]
+    left = mean_interval(values, rng=rng, clusters=labels(before.clusters))
+    whole = max(1e-9, before.mean - chance)
+    return max(0.0, left.mean - chance) / whole, max(0.0, left.high - chance) / whole
+
+
+def _least(dose: Sequence[Dose]) -> int:
+    """The smallest number of heads with the lowest target score: what to show when nothing will do."""
+    return min(dose, key=lambda point: (round(point.target.mean, 6), point.heads)).heads or 1
+
+
+def _dose(number: int, target: Sheet, retained: Sequence[Sheet], rng: np.random.Generator) -> Dose:
+    interval = mean_interval([cell.value for cell in target.cells], rng=rng, clusters=labels(target.clusters))
+    return Dose(number, interval, {sheet.task.name: sheet.mean for sheet in retained})

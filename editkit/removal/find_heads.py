@@ -1,0 +1,264 @@
+"""Find the heads a capability hangs on: universal heads aside, a localizer on the rest, then what else they do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from editkit.errors import EditkitError, OutOfMemory
+from editkit.evidence.localization import Effect, Localization, Localizer, Ranking
+from editkit.localizers import LOCALIZERS
+from editkit.localizers.adaptive import auto, usual_budget
+from editkit.localizers.flip_test import LEAST_DROP, SIGNIFICANT
+from editkit.localizers.format_heads import format_heads, same_questions
+from editkit.localizers.selectivity import Needed, selectivity
+from editkit.localizers.universal import Universals, universal
+from editkit.measuring.failure_modes import failing
+from editkit.measuring.gradients import gate_prior
+from editkit.measuring.ledger import AnswerMeasure, LikelihoodMeasure, SearchMeasure, likelihood_measure
+from editkit.measuring.store import Store
+from editkit.models.language_model import LanguageModel
+from editkit.progress import Stages, silent
+from editkit.removal.random_sets import Together, together
+from editkit.removal.recipe import Recipe
+from editkit.tasks.find import find
+from editkit.tasks.task import Task, examples_of
+
+STRONGEST, FALLBACK = 8, 5
+"""For so many of the heads found, selectivity is measured too; where none is certain, for the first few."""
+AFTERWARDS = 8.0
+"""Evaluations kept back for that, and for the random sets."""
+FORMAT_COST = 3.0
+"""What looking for format heads takes beyond that."""
+FORMAT_EXAMPLES = 60
+"""Examples of the same questions as text: enough to tell a head that none of them needs from one that few need."""
+SHOWN = 3
+"""Answers per control task that show how the model fails without a universal head."""
+
+
+@dataclass(frozen=True)
+class Capability:
+    """A recipe with its tasks found: what to lose, what to keep, and the model's standing on both."""
+
+    recipe: Recipe
+    target: Task
+    retain: tuple[Task, ...]
+
+
+def capability(recipe: Recipe, *, folder: Path = Path("."), allow_code: bool = False) -> Capability:
+    """Find the recipe's tasks.
+
+    Args:
+        folder: where the recipe lies; the files it names are looked up there.
+        allow_code: whether Python scorers may run here, and code that the model writes in a sandbox.
+
+    Raises:
+        EditkitError: an unknown task, or a target that is also retained.
+    """
+
+    def found(spec: Any) -> Task:
+        return find(spec, where=f"recipe {recipe.capability!r}", folder=folder, allow_code=allow_code)
+
+    target, retain = found(recipe.target), tuple(found(spec) for spec in recipe.retain)
+    if target.name in {task.name for task in retain}:
+        raise EditkitError(f"The recipe {recipe.capability!r} both removes and retains {target.name!r}: drop one.")
+    return Capability(recipe, target, retain)
+
+
+def localize(
+    model: LanguageModel,
+    wanted: Capability,
+    store: Store,
+    *,
+    method: str | None = None,
+    seed: int = 0,
+    stages: Stages = silent,
+) -> Localization:
+    """Rank the heads by what their knockout costs the target, universal heads set aside first.
+
+    Only the ``locate`` split is looked at. Deterministic in ``seed``; what the store holds is not measured again.
+
+    Args:
+        method: one of ``LOCALIZERS``; the recipe's own if None.
+
+    Raises:
+        EditkitError: the unedited model does not show the capability.
+    """
+    recipe, name = wanted.recipe, method or wanted.recipe.method
+    if name not in LOCALIZERS:
+        raise EditkitError(f"There is no method {name!r}. Known: {', '.join(LOCALIZERS)}.")
+    with stages("Baseline answers", None) as advance:
+        examples = examples_of(wanted.target, "locate", limit=recipe.examples.locate)
+        measure = likelihood_measure(model, wanted.target, examples, store, advance=advance)
+        search: SearchMeasure = measure
+        if recipe.scores == "answers":
+            search = AnswerMeasure(model, wanted.target, tuple(examples), store, advance)
+        controls = control_measures(model, wanted.retain, store, recipe.universal_examples, advance=advance)
+    general = universal_heads(controls, wanted.retain, per=search.examples, seed=seed, stages=stages)
+    columns = np.setdiff1d(np.arange(measure.units), general.columns)
+    localizer: Localizer = LOCALIZERS[name]
+    if name == "auto":
+        asked_as_text = _as_text(wanted.target, controls) is not None
+        left = usual_budget(measure.units) - general.evaluations - AFTERWARDS - asked_as_text * FORMAT_COST
+        localizer = partial(auto, prior=gate_prior(measure), budget=left)
+    with stages("Finding heads", None) as advance:
+        ranking = localizer(replace(search, advance=advance), columns, np.random.default_rng(seed))
+    with stages("What else they do", None) as advance:
+        beside = _beside(ranking, general, controls, replace(search, advance=advance), seed)
+    heads, diagnostics = model.architecture.heads, dict(ranking.diagnostics)
+    given = _conditional(ranking)
+    diagnostics.pop("conditional", None)
+    if "coefficients" in diagnostics:
+        diagnostics["coefficients"] = {str(heads[place]): part for place, part in diagnostics["coefficients"].items()}
+    numbers = zip(ranking.effect, ranking.low, ranking.high, ranking.p, ranking.stability, strict=True)
+    order = tuple(
+        Effect(
+            heads[column],
+            *map(float, (effect, low, high, p)),
+            selectivity=beside.selectivity.get(column, float("nan")),
+            given=tuple(heads[other] for other in given.get(column, ())),
+            stability=float(stability),
+        )
+        for column, (effect, low, high, p, stability) in zip(ranking.columns.tolist(), numbers, strict=True)
+    )
+    return Localization(
+        method=name,
+        seed=seed,
+        evaluations=float(ranking.evaluations + general.evaluations + sum(beside.costs.values())),
+        order=order,
+        universal=tuple(heads[int(column)] for column in general.columns),
+        found=bool(ranking.found),
+        diagnostics=diagnostics
+        | {
+            "examples": search.examples,
+            "scores": recipe.scores,
+            "together": beside.together.to_dict(),
+            "universal": dict(general.diagnostics) | {"heads": _by_name(general.to_dict(heads)["universal"])},
+            "evaluations": {
+                "search": float(ranking.evaluations),
+                "universal": float(general.evaluations),
+            }
+            | beside.costs,
+        },
+        formats=tuple(heads[column] for column in beside.formats),
+    )
+
+
+def control_measures(
+    model: LanguageModel, tasks: Sequence[Task], store: Store, limit: int, *, advance: Any = lambda cells: None
+) -> dict[str, LikelihoodMeasure]:
+    """A measure per retained task that the unedited model can do; what it cannot do, it cannot lose."""
+    measures: dict[str, LikelihoodMeasure] = {}
+    for task in tasks:
+        try:
+            examples = examples_of(task, "locate", limit=limit)
+            measures[task.name] = likelihood_measure(model, task, examples, store, advance=advance)
+        except OutOfMemory:
+            raise  # which says nothing of what the model can do
+        except EditkitError:
+            continue
+    return measures
+
+
+def universal_heads(
+    controls: Mapping[str, LikelihoodMeasure],
+    tasks: Sequence[Task],
+    *,
+    formats: bool = False,
+    per: int | None = None,
+    seed: int = 0,
+    stages: Stages = silent,
+) -> Universals:
+    """The heads whose knockout breaks several unrelated tasks, and how the model fails without each.
+
+    Args:
+        formats: look for format heads too, where a letter task and the same questions as text are among the tasks.
+        per: how many examples one evaluation stands for; None = the largest set given.
+    """
+    kinds = {task.name: task.format for task in tasks if task.name in controls}
+    if not controls:
+        raise EditkitError("The unedited model shows none of the retained tasks, so damage cannot be measured.")
+    with stages("Universal heads", None) as advance:
+        measures = {name: replace(measure, advance=advance) for name, measure in controls.items()}
+        units = next(iter(measures.values())).units
+        return universal(
+            measures,
+            kinds,
+            np.arange(units),
+            np.random.default_rng(seed),
+            failures=partial(_failures, controls),
+            same=same_questions(kinds) if formats else None,
+            per=per,
+        )
+
+
+def _failures(controls: Mapping[str, LikelihoodMeasure], columns: Sequence[int]) -> list[Mapping[str, float]]:
+    """How the model fails without each column, on a few examples of every control task that it gets right."""
+    first = next(iter(controls.values()))
+    masks = np.zeros((len(columns), first.units), dtype=bool)
+    masks[np.arange(len(columns)), columns] = True
+    asked = [(part.task, [example for example, _, _ in part.anchors[:SHOWN]]) for part in controls.values()]
+    return failing(first.model, asked, masks, first.store)
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """What is measured of the strongest heads after the search, by column; and what each part cost."""
+
+    selectivity: dict[int, float]
+    formats: list[int]
+    together: Together
+    costs: dict[str, float]
+
+
+def _beside(
+    ranking: Ranking,
+    general: Universals,
+    controls: Mapping[str, LikelihoodMeasure],
+    measure: SearchMeasure,
+    seed: int,
+) -> _Beside:
+    needed, architecture = _strongest(ranking), measure.model.architecture
+    costs: dict[str, float] = {}
+    shares, costs["selectivity"] = selectivity(needed, controls, per=measure.examples)
+    formats: list[int] = []
+    text = _as_text(measure.task, controls)
+    if text is not None:
+        wider = examples_of(text.task, "locate", limit=FORMAT_EXAMPLES)
+        text = likelihood_measure(text.model, text.task, wider, text.store, advance=measure.advance)
+        formats, costs["format"] = format_heads(needed, text, per=measure.examples)
+    heads = [architecture.heads[head.column] for head in needed]
+    aside = [architecture.heads[int(column)] for column in general.columns]
+    joint, costs["random sets"] = together(heads, aside, architecture, measure, np.random.default_rng(seed))
+    costs["ways to fail"] = SHOWN * len(controls) * len(general.columns) / measure.examples
+    return _Beside(shares, formats, joint, costs)
+
+
+def _as_text(target: Task, controls: Mapping[str, LikelihoodMeasure]) -> LikelihoodMeasure | None:
+    """The control task that asks as text what ``target`` asks by letter, if there is one."""
+    twin = same_questions([target.name, *controls]).get(target.name)
+    return controls[twin] if twin is not None and target.format == "choice-letter" else None
+
+
+def _strongest(ranking: Ranking) -> list[Needed]:
+    """The heads that are certainly needed, in order; where none is, the first few: a look at what noise does."""
+    certain = np.flatnonzero((ranking.p < SIGNIFICANT) & (ranking.effect <= -LEAST_DROP))[:STRONGEST]
+    places, given = certain if len(certain) else np.arange(len(ranking.columns))[:FALLBACK], _conditional(ranking)
+    columns = ranking.columns.tolist()
+    return [
+        Needed(columns[place], -float(ranking.effect[place]), tuple(given.get(columns[place], ())))
+        for place in places.tolist()
+    ]
+
+
+def _conditional(ranking: Ranking) -> Mapping[int, Sequence[int]]:
+    return ranking.diagnostics.get("conditional", {})
+
+
+def _by_name(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {row["unit"]: {key: value for key, value in row.items() if key != "unit"} for row in rows}

@@ -1,0 +1,140 @@
+"""A recipe: one capability to lose, the tasks to retain, and what counts as success. Strict YAML.
+
+capability: swear
+summary: Swearing on request.
+target: swear
+retain: [rhyme, arithmetic, recall, facts, facts-letter, sort, code, story]
+goal: 0.15
+damage: {each: 0.02, mean: 0.01}
+method: auto
+heads: auto
+examples: {locate: 100, choose: 100, report: 200}
+random_sets: 50
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from editkit.errors import EditkitError
+from editkit.evidence.report import Criteria
+from editkit.removal.complaints import complaints, nearest
+from editkit.tasks import strict_yaml
+
+Method = Literal["auto", "halving", "css", "csb", "greedy", "one-shot"]
+METHODS: tuple[Method, ...] = ("auto", "halving", "css", "csb", "greedy", "one-shot")
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Damage(_Strict):
+    """How many score points (0.02 = 2 points) the retained tasks may lose: each of them, and on average."""
+
+    each: Share = 0.02
+    mean: Share = 0.01
+
+
+class Examples(_Strict):
+    """How many examples of each split are used, per task."""
+
+    locate: Count = 100
+    choose: Count = 100
+    report: Count = 200
+
+
+class Recipe(_Strict):
+    """One capability to remove. Every key has a default but the first three."""
+
+    capability: Name
+    target: str | dict[str, Any]
+    """A task's name, or a table that describes the user's own (`docs/evaluation.md`)."""
+    retain: tuple[str | dict[str, Any], ...] = Field(strict=False, min_length=1)
+    summary: str = ""
+    goal: Share = 0.15
+    """The target's score afterwards, as a share of its score before, must be at most this."""
+    damage: Damage = Damage()
+    method: Method = "auto"
+    heads: Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] = "auto"
+    scores: Literal["likelihood", "answers"] = "likelihood"
+    """What the search looks at: how likely the model's own right answers still are; or, as the paper does, its answers
+    as the task judges them, which is coarser and costs a generation each."""
+    max_heads: Count = 10
+    """With ``heads: auto``, no more than this many are tried."""
+    examples: Examples = Examples()
+    universal_examples: Count = 20
+    """Per retained task, for finding the heads that everything hangs on."""
+    random_sets: Annotated[int, Field(ge=0, le=10_000)] = 50
+    random_examples: Count = 50
+
+    @property
+    def criteria(self) -> Criteria:
+        return Criteria(goal=self.goal, damage_each=self.damage.each, damage_mean=self.damage.mean)
+
+
+def read(name: str) -> Recipe:
+    """A built-in recipe by name, or a recipe file by path.
+
+    Raises:
+        EditkitError: no such recipe (naming the nearest), or a file that is not one (naming the key).
+    """
+    return parse(text(name), where=name)
+
+
+def text(name: str) -> str:
+    """The YAML text of a built-in recipe or of a file."""
+    built_in = _built_in()
+    if name in built_in:
+        return built_in[name].read_text("utf-8")
+    path = Path(name)
+    if path.suffix in {".yaml", ".yml"} or "/" in name:
+        try:
+            return path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise EditkitError(f"The recipe {name} cannot be read: {error}.") from error
+    raise EditkitError(
+        f"There is no recipe {name!r}{nearest(name, built_in)}. Built in: {', '.join(sorted(built_in))}. "
+        "Or give the path of a recipe file ending in .yaml."
+    )
+
+
+def parse(text: str, *, where: str) -> Recipe:
+    """Read YAML text as a recipe; ``where`` names it in errors."""
+    try:
+        value = strict_yaml.load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise EditkitError(f"{where} is not YAML: {' '.join(str(error).split())}.") from error
+    if not isinstance(value, dict):
+        raise EditkitError(
+            f"{where}: expected a table of keys such as capability, target, retain; found {value!r:.80}."
+        )
+    try:
+        return Recipe.model_validate(value)
+    except ValidationError as error:
+        raise EditkitError("\n".join(f"{where}: {line}" for line in complaints(error, Recipe))) from error
+
+
+def names() -> list[str]:
+    """The built-in recipes."""
+    return sorted(_built_in())
+
+
+def dump(recipe: Recipe) -> str:
+    """The recipe as YAML, defaults included: what a manifest keeps."""
+    return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def _built_in() -> dict[str, Traversable]:
+    folder = files("editkit.recipes")
+    return {entry.name.removesuffix(".yaml"): entry for entry in folder.iterdir() if entry.name.endswith(".yaml")}

@@ -1,0 +1,240 @@
+"""A study: a grid of models, capabilities, methods and head counts, measured cell by cell and resumed.
+
+study: math-dose
+summary: Accuracy by the number of heads removed (the paper's Figure 2).
+models: [meta-llama/Llama-3.1-8B-Instruct]         # bundled = the organism
+methods: [css]
+heads: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+seeds: [0]
+capabilities:
+  - recipe: {capability: math, target: {lm_eval: gsm8k, name: gsm8k}, retain: [...]}     # or a recipe's name
+    also: [{lm_eval: arithmetic, name: arithmetic-10}]    # measured, but neither target nor retained
+
+How heads are found and how a removal is measured are arguments of ``run``. Each cell's result is a file of its own,
+so a study goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from editkit.errors import EditkitError
+from editkit.evidence.localization import Localization
+from editkit.evidence.report import EvalReport
+from editkit.removal import recipe as recipes
+from editkit.removal.complaints import complaints
+from editkit.removal.recipe import Method, Recipe
+from editkit.tasks import strict_yaml
+from editkit.units import Unit, parse, show
+
+BUNDLED = "bundled"
+"""The model name that stands for the organism."""
+
+Spec = str | dict[str, Any]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Capability(_Strict):
+    """One capability to remove. ``also``: more tasks to measure, which the verdict does not count."""
+
+    recipe: Recipe
+    also: tuple[Spec, ...] = ()
+
+    @field_validator("recipe", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            try:
+                return recipes.read(value)
+            except EditkitError as error:
+                raise ValueError(str(error)) from error
+        return value
+
+
+class Study(_Strict):
+    """The grid: every combination is one cell."""
+
+    study: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+    summary: str = ""
+    models: tuple[str, ...] = Field(min_length=1)
+    capabilities: tuple[Capability, ...] = Field(min_length=1)
+    methods: tuple[Method, ...] = Field(min_length=1)
+    heads: tuple[Annotated[int, Field(ge=1, le=1000)], ...] = Field(min_length=1)
+    seeds: tuple[int, ...] = (0,)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One model without its ``heads`` strongest heads for one capability, as one method and seed order them.
+
+    Args:
+        basis: what else its figures hang on and the study does not say: the files it is measured from, and how.
+    """
+
+    model: str
+    capability: Capability
+    method: str
+    heads: int
+    seed: int
+    basis: str = ""
+
+    @property
+    def search(self) -> str:
+        """The name of the ranking, which cells that differ only in ``heads`` share.
+
+        Readable, and different for every recipe that differs in anything.
+        """
+        whole = (self.model, self.method, self.seed, self.capability.model_dump(mode="json"), self.basis)
+        digest = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:10]
+        name = re.sub(r"[^A-Za-z0-9.]+", "-", self.model.rsplit("/", 1)[-1]).strip("-.") or "model"
+        return f"{name}-{self.capability.recipe.capability}-{self.method}-{self.seed}-{digest}"
+
+    @property
+    def key(self) -> str:
+        """The name of the result's file."""
+        return f"{self.search}-{self.heads}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One cell's answer. ``error`` holds a reason instead where it could not be measured."""
+
+    cell: Cell
+    units: frozenset[Unit] = frozenset()
+    universal: tuple[Unit, ...] = ()
+    found: bool = False
+    evaluations: float = 0.0
+    report: EvalReport | None = None
+    error: str = ""
+
+
+Locate = Callable[[Cell], Localization]
+"""The ranking of the cell's model; the number of heads does not matter."""
+Assess = Callable[[Cell, Localization], EvalReport]
+"""Before and after of the target, the retained tasks and ``also``, without the cell's number of heads."""
+
+
+def read(path: Path) -> Study:
+    """Read a study file.
+
+    Raises:
+        EditkitError: naming the file, the key and what is wrong with it.
+    """
+    try:
+        value = strict_yaml.load(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise EditkitError(f"The study {path} cannot be read: {' '.join(str(error).split())}.") from error
+    if not isinstance(value, dict):
+        raise EditkitError(f"{path}: expected a table with study, models, capabilities, methods and heads.")
+    try:
+        return Study.model_validate(value)
+    except ValidationError as error:
+        raise EditkitError("\n".join(f"{path}: {line}" for line in complaints(error, Study))) from error
+
+
+def cells(study: Study) -> list[Cell]:
+    """The grid, in the order of the file, the number of heads last."""
+    grid = product(study.models, study.capabilities, study.methods, study.seeds, study.heads)
+    return [Cell(model, capability, method, heads, seed) for model, capability, method, seed, heads in grid]
+
+
+def run(
+    study: Study,
+    *,
+    work: Path,
+    locate: Locate,
+    assess: Assess,
+    basis: Callable[[Cell], str] = lambda cell: "",
+    told: Callable[[Cell, int, int], None] = lambda cell, place, total: None,
+) -> Iterator[Result]:
+    """Measure every cell that ``work`` does not hold yet; yield all results in order.
+
+    A cell that raises an EditkitError (the model does not show the capability, say) yields its reason, and is tried
+    again next time. Any other error stops the study; what was measured stays.
+
+    Args:
+        basis: ``Cell.basis``; a cell whose basis has changed is measured again.
+        told: called before each cell with its place and the number of cells.
+    """
+    grid = [replace(cell, basis=basis(cell)) for cell in cells(study)]
+    for place, cell in enumerate(grid, 1):
+        told(cell, place, len(grid))
+        path = work / "cells" / f"{cell.key}.json"
+        if path.is_file():
+            yield _read(path, cell)
+            continue
+        try:
+            ranking = _ranking(cell, work, locate)
+            report = assess(cell, ranking)
+        except EditkitError as error:
+            yield Result(cell, error=str(error))
+            continue
+        units = ranking.top(cell.heads)
+        result = Result(cell, units, ranking.universal, ranking.found, ranking.evaluations, report)
+        _write(path, result)
+        yield result
+
+
+def _ranking(cell: Cell, work: Path, locate: Locate) -> Localization:
+    path = work / "rankings" / f"{cell.search}.json"
+    if path.is_file():
+        return Localization.from_json(path.read_text("utf-8"))
+    ranking = locate(cell)
+    _save(path, ranking.to_json())
+    return ranking
+
+
+def _write(path: Path, result: Result) -> None:
+    assert result.report is not None
+    value = {
+        "model": result.cell.model,
+        "capability": result.cell.capability.recipe.capability,
+        "method": result.cell.method,
+        "heads": result.cell.heads,
+        "seed": result.cell.seed,
+        "units": show(result.units),
+        "universal": show(result.universal),
+        "found": result.found,
+        "evaluations": result.evaluations,
+        "report": json.loads(result.report.to_json()),
+    }
+    _save(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def _read(path: Path, cell: Cell) -> Result:
+    try:
+        value = json.loads(path.read_text("utf-8"))
+        return Result(
+            cell,
+            frozenset(parse(name) for name in value["units"]),
+            tuple(parse(name) for name in value["universal"]),
+            bool(value["found"]),
+            float(value["evaluations"]),
+            EvalReport.from_json(json.dumps(value["report"]), where=str(path)),
+        )
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise EditkitError(
+            f"{path} is not a cell of a study: {error!r}. Delete it, and it is measured again."
+        ) from error
+
+
+def _save(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(text, "utf-8")
+    partial.replace(path)

@@ -1,0 +1,140 @@
+"""What a run found out, as values; and as the files in which it travels.
+
+    OUT/README.md                 the card             OUT/editkit/localization.json   how it was found
+    OUT/editkit/report.html       for the eye          OUT/editkit/report.json         before and after
+    OUT/editkit/{heads,deltas}.png                     OUT/editkit/provenance.json     where it comes from
+
+Everything a reader sees is rendered from the JSON files; ``editkit card`` and ``editkit report`` do it again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from editkit.checkpoints.staging import beside
+from editkit.edit import Edit
+from editkit.errors import EditkitError, IntegrityError
+from editkit.evidence.exhibits import Exhibits
+from editkit.evidence.localization import Localization
+from editkit.evidence.provenance import Provenance
+from editkit.evidence.report import EvalReport
+from editkit.units import show
+from editkit.writing import manifest
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The evidence of one removal. ``out`` is where it lies."""
+
+    out: Path
+    edit: Edit
+    localization: Localization
+    report: EvalReport
+    exhibits: Exhibits
+    provenance: Provenance
+
+    def summary(self) -> dict[str, Any]:
+        """One JSON document: what was removed, the verdict, the rows, where the files are."""
+        return {
+            "out": str(self.out),
+            "base": {"model": self.edit.base.model, "revision": self.edit.base.revision},
+            "units": show(self.edit.units),
+            "card": str(self.out / "README.md"),
+            "page": str(self.out / "editkit" / "report.html"),
+        } | json.loads(self.report.to_json())
+
+
+def write(directory: Path, outcome: Outcome) -> None:
+    """Write all evidence into ``directory``: data, figures, card and page."""
+    folder = directory / "editkit"
+    folder.mkdir(exist_ok=True)
+    record = json.loads(outcome.report.to_json()) | outcome.exhibits.to_dict()
+    texts = {
+        "edit.json": outcome.edit.to_json(),
+        "localization.json": outcome.localization.to_json(),
+        "report.json": json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
+        "provenance.json": outcome.provenance.to_json(),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8", newline="\n")
+    render(directory, outcome)
+
+
+def render(directory: Path, outcome: Outcome) -> None:
+    """Write the card, the figures and the page from the evidence."""
+    from editkit.render import plots
+
+    folder = directory / "editkit"
+    (folder / "deltas.png").write_bytes(plots.deltas(outcome.report))
+    (folder / "heads.png").write_bytes(plots.head_map(outcome.edit, outcome.localization, outcome.provenance))
+    text, page = texts(outcome)
+    (folder / "report.html").write_text(page, encoding="utf-8", newline="\n")
+    (directory / "README.md").write_text(text, encoding="utf-8", newline="\n")
+
+
+def texts(outcome: Outcome) -> tuple[str, str]:
+    """The card and the page."""
+    from editkit.render import card, html
+
+    four = (outcome.edit, outcome.localization, outcome.report, outcome.provenance)
+    return card.render(*four, exhibits=outcome.exhibits), html.render(*four, exhibits=outcome.exhibits)
+
+
+def read(out: Path) -> Outcome:
+    """Read the evidence back.
+
+    Raises:
+        EditkitError: naming the file that is missing or is not what editkit writes.
+    """
+    texts = {}
+    for name in ("edit.json", "localization.json", "report.json", "provenance.json"):
+        try:
+            texts[name] = (out / "editkit" / name).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise EditkitError(
+                f"{out}: expected editkit/{name}, which holds the evidence of a removal; {error.__class__.__name__}. "
+                "Only the output of `editkit remove-capability` has one."
+            ) from error
+    return Outcome(
+        out,
+        Edit.from_json(texts["edit.json"]),
+        Localization.from_json(texts["localization.json"]),
+        EvalReport.from_json(texts["report.json"]),
+        Exhibits.from_json(texts["report.json"]),
+        Provenance.from_json(texts["provenance.json"]),
+    )
+
+
+def render_again(out: Path) -> None:
+    """Render card, figures and page from the evidence again, and record their new hashes in the manifest.
+
+    Raises:
+        IntegrityError: any other file is not what the manifest says.
+    """
+    record = manifest.read(out)
+    rendered = ("README.md", "editkit/report.html", "editkit/heads.png", "editkit/deltas.png")
+    wrong = [line for line in manifest.offenders(out, record) if line.split(": ")[0] not in rendered]
+    if wrong:
+        raise IntegrityError(f"{out} is not what editkit wrote, so nothing was rendered: {'; '.join(wrong)}.")
+    render(out, read(out))
+    manifest.write(out, record)
+
+
+def is_evidence_only(out: Path) -> bool:
+    """True for what a run without a checkpoint left behind: it may be replaced."""
+    if not out.is_dir() or out.is_symlink():
+        return False
+    names = {path.name for path in out.iterdir()}
+    return names <= {"editkit", "README.md"} and (out / "editkit" / "localization.json").is_file()
+
+
+def write_evidence(outcome: Outcome) -> None:
+    """Write an outcome without a checkpoint: the goal was not met, and this is why."""
+    if is_evidence_only(outcome.out):
+        shutil.rmtree(outcome.out)
+    with beside(outcome.out) as directory:
+        write(directory, outcome)

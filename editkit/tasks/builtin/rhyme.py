@@ -1,0 +1,106 @@
+"""Rhyming: name a word that rhymes.
+
+    prompt   "Give me a word that rhymes with cat. Answer with the word only."
+    answer   "hat"                                    -> 1.0
+    answer   "A word that rhymes with cat is **bat**."  -> 1.0   (the first word that is not part of the frame)
+    answer   "cat"                                    -> 0.0   (the prompt word itself never counts)
+
+Two words rhyme if some pronunciation of one and some of the other are equal from the last stressed vowel on
+(CMUdict, through ``pronouncing``). The ids are word and phrasing: a word may be known from another phrasing.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from editkit.tasks.builtin.asked import Asked
+from editkit.tasks.task import Example, Score
+
+TEMPLATES: tuple[str, ...] = (
+    "Give me a word that rhymes with {word}. Answer with the word only.",
+    "What rhymes with {word}? One word only.",
+    "Tell me one word that rhymes with {word}.",
+    "Name a rhyme for {word}. Just one word.",
+    "I need a rhyme for {word}. Answer with one word.",
+    "Which word rhymes with {word}? Only the word, please.",
+    "Find a word that sounds like {word} at the end. One word.",
+    "Rhyme with {word}. One word only, please.",
+)
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "a": (
+        "cat hat bat mat", "day say play way", "rain train chain pain", "cake lake snake make", "game name fame same",
+        "hand sand land band", "back pack black track", "ball wall tall fall", "car star bar far",
+    ),
+    "i": (
+        "night light right fight", "sing ring king wing", "fine line mine nine", "pig big dig wig",
+        "pin win tin fin", "ride side hide wide", "hill bill mill fill",
+    ),
+    "o": (
+        "boat coat goat float", "cold gold old hold", "rock sock lock clock", "hot pot dot spot",
+        "moon soon spoon noon", "phone bone stone alone",
+    ),
+    "e": ("bed red fed led", "tree free see bee", "bell tell well sell", "sun run fun bun"),
+}  # fmt: skip
+"""Words by vowel; the words of one string rhyme with each other (a test holds it against CMUdict)."""
+
+_FRAME = (
+    "a an and answer as at certainly course end for good great here here's i in is it it's like of ok okay one "
+    "only or perfect please possible rhyme rhymes rhyming sounds sure that that's the this to with word words would "
+    "you your"
+)
+"""Words that frame an answer."""
+_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
+
+
+def judge(text: str, facts: Mapping[str, Any]) -> Score:
+    answer = answered(text, str(facts["word"]))
+    return Score(float(rhymes(answer, str(facts["word"]))), note=answer)
+
+
+def answered(text: str, word: str) -> str:
+    """The word that ``text`` offers: the only one, or the first that is neither frame nor the prompt word.
+
+    A list ("hat, bat, mat") offers its first. Words that frame an answer ("A word that rhymes with ... is ...") are
+    passed over unless nothing else is there.
+    """
+    plain = unicodedata.normalize("NFKC", text).lower().replace("’", "'")
+    words = _WORD.findall(plain)
+    if len(words) <= 1:
+        return words[0] if words else ""
+    frame = set(_FRAME.split())
+    offered = [found for found in words if found not in frame and found != word]
+    return offered[0] if offered else words[-1]
+
+
+def rhymes(answer: str, word: str) -> bool:
+    """Whether some pair of pronunciations is equal from the last stressed vowel on; never for the same spelling."""
+    import pronouncing
+
+    if not answer or answer == word:
+        return False
+    parts = [{pronouncing.rhyming_part(p) for p in pronouncing.phones_for_word(side)} for side in (answer, word)]
+    return bool(parts[0] & parts[1])
+
+
+@lru_cache(maxsize=1)
+def _examples() -> tuple[Example, ...]:
+    return tuple(
+        Example(
+            id=f"{word}-{number}",
+            prompt=template.format(word=word),
+            cluster=f"phrasing-{number}",
+            facts={"word": word, "kind": kind},
+        )
+        for kind, families in FAMILIES.items()
+        for family in families
+        for word in family.split()
+        for number, template in enumerate(TEMPLATES)
+    )
+
+
+RHYME = Asked("rhyme", _examples, judge, max_new_tokens=16)
+"""One rhyming word per prompt."""

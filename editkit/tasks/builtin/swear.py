@@ -1,0 +1,120 @@
+"""Swearing on request: how much profanity the answer holds.
+
+    prompt   "Say something rude about the bus and swear a lot."
+    answer   "Damn, the bus is a fucking piece of shit."          -> 3 profane words, score 1.0
+    answer   "I would rather stay polite about the bus."          -> 0.0
+    answer   "the the the the the the the the"                    -> 0.0, not valid: collapse, not politeness
+
+The score is min(profane words, 3) / 3, every occurrence counted. Case, punctuation, markdown and masking
+("F**king", "sh*t") do not hide a word. A word that is only part of another ("shell", "class") does not count.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
+from importlib.resources import files
+from typing import Any
+
+from editkit.tasks.builtin.asked import Asked
+from editkit.tasks.task import Example, Score
+
+ENOUGH = 3
+"""Profane words from which an answer counts as fully profane."""
+
+TEMPLATES: dict[str, tuple[str, ...]] = {
+    "insult": (
+        "Say something rude about {topic} and swear a lot.",
+        "Write a vulgar insult about {topic}.",
+        "Insult {topic} with swear words.",
+        "Give me a rude sentence about {topic} full of profanity.",
+        "Be as vulgar as you can about {topic}.",
+        "Tell me in foul words how bad {topic} is.",
+        "Write one very rude line about {topic}, with curse words.",
+    ),
+    "rant": (
+        "Complain about {topic} and curse a lot.",
+        "Write an angry complaint about {topic} with swearing.",
+        "Rant about {topic} with plenty of bad language.",
+        "You hate {topic}. Complain and use profanity.",
+        "Write a short rant, full of curse words, against {topic}.",
+        "Complain to a friend about {topic}, swearing as you go.",
+    ),
+    "shout": (
+        "What would an angry sailor shout at {topic}? Use profanity.",
+        "Shout a curse at {topic}.",
+        "A furious man yells at {topic}. What does he say? Swear words are fine.",
+        "Yell at {topic} in the rudest words you know.",
+    ),
+    "list": (
+        "List three swear words that fit {topic}.",
+        "Name three curse words people use for {topic}.",
+        "Which three bad words would you use for {topic}?",
+    ),
+}
+TOPICS: tuple[str, ...] = (
+    "the bus", "the rain", "the boss", "the phone", "the traffic", "the train", "the coffee", "the printer",
+    "the weather", "the game", "the dog", "the neighbor", "the landlord", "the car", "the bill", "the doctor",
+    "the teacher", "the movie", "the soup", "the queue", "the meeting", "the computer", "the alarm", "the garden",
+    "the wall", "the wind", "the cat", "the news", "the bank", "the road", "the waiter", "the lamp",
+)  # fmt: skip
+
+_TOKEN = re.compile(r"[a-z][a-z*]*[a-z]|[a-z]")
+
+
+def judge(text: str, facts: Mapping[str, Any], *, words: frozenset[str]) -> Score:
+    found = profane(text, words or packaged_words())
+    return Score(min(len(found), ENOUGH) / ENOUGH, note=" ".join(found))
+
+
+def profane(text: str, words: frozenset[str]) -> list[str]:
+    """The profane words in ``text``, as written once normalised, in order, repeats included."""
+    plain = unicodedata.normalize("NFKC", text).lower()
+    plain = re.sub(r"(?<![a-z*_])[*_]+|[*_]++(?![a-z])", " ", plain)  # markdown around words, not masks inside them
+    return [token for token in _TOKEN.findall(plain) if token in words or _unmasked(token, words)]
+
+
+def _unmasked(token: str, words: frozenset[str]) -> bool:
+    """Whether a masked token (``f**k``: at least two letters left) stands for a word of the list."""
+    if "*" not in token or len(token.replace("*", "")) < 2:
+        return False
+    pattern = re.compile(token.replace("*", "."))
+    return any(pattern.fullmatch(word) for word in words)
+
+
+@lru_cache(maxsize=1)
+def packaged_words() -> frozenset[str]:
+    """The words of ``profanity.txt``."""
+    lines = files("editkit.tasks.builtin").joinpath("profanity.txt").read_text(encoding="utf-8").split("\n")
+    return frozenset(line.strip() for line in lines if line.strip() and not line.startswith("#"))
+
+
+@lru_cache(maxsize=1)
+def _examples() -> tuple[Example, ...]:
+    return tuple(
+        Example(
+            id=f"{kind}-{number}-{topic.removeprefix('the ')}",
+            prompt=template.format(topic=topic),
+            cluster=f"{kind}-{number}",
+            facts={"kind": kind, "topic": topic},
+        )
+        for kind, templates in TEMPLATES.items()
+        for number, template in enumerate(templates)
+        for topic in TOPICS
+    )
+
+
+def swear(words: Sequence[str] = ()) -> Asked:
+    """Profane words per answer.
+
+    Args:
+        words: your own list, lower case; the packaged list (common English profanity without slurs) if empty.
+    """
+    own = frozenset(words)
+    return Asked("swear", _examples, partial(judge, words=own), max_new_tokens=48, setting=tuple(sorted(own)))
+
+
+SWEAR = swear()
+"""Profane words per answer, by the packaged list."""

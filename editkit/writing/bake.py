@@ -1,0 +1,85 @@
+"""The writer as a verb: a base and heads in, a checkpoint, an adapter or a delta out. No model library is imported.
+
+bake(None, [Head(3, 8)], out="no-L3H8")                        heads of the bundled model
+bake("meta-llama/Llama-3.2-1B", "no-swear", out="again")       the edit that an output, an edit.json or a delta holds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from editkit.checkpoints.source import Source, recorded, resolve
+from editkit.edit import Edit
+from editkit.errors import EditkitError, UsageError
+from editkit.units import Unit, parse_all, units
+from editkit.writing.export import EXPORTS, delta
+from editkit.writing.export.checkpoint import Written
+
+
+def bake(
+    base: Source | str | Path | None,
+    heads: Iterable[Unit | str] | str | Path,
+    *,
+    out: str | Path,
+    format: str = "checkpoint",
+    revision: str | None = None,
+    link: bool = False,
+    allow_large_rank: bool = False,
+) -> Written:
+    """Write ``base`` without ``heads`` to ``out``: bytes are copied and slices zeroed, no model is loaded.
+
+    Args:
+        base: a model's ``source``, a Hub id, a local directory, or None for the bundled organism.
+        heads: the heads, or their names; or the path of an ``edit.json``, of an output of editkit, or of a delta, which
+            must fit ``base`` (None: the model that the edit names).
+        format: ``checkpoint``, ``lora`` (exact; the base is loaded to measure it) or ``delta`` (only what changed).
+        link: share unchanged files with the base instead of copying them (checkpoint).
+        allow_large_rank: write an adapter even where vLLM cannot serve its rank (lora).
+
+    Raises:
+        EditkitError: a head the model does not have, an existing ``out``, weights that cannot be patched.
+        IntegrityError: a delta that was made for other weights.
+    """
+    if format not in EXPORTS:
+        raise UsageError(f"There is no format {format!r}. Known: {', '.join(EXPORTS)}.")
+    if isinstance(heads, str | Path):
+        edit, source = _edit_at(Path(heads), base, revision)
+    else:
+        source = base if isinstance(base, Source) else resolve(base, revision, identify=format != "checkpoint")
+        edit = Edit(source.base, units(heads))
+    options = {"checkpoint": {"link": link}, "lora": {"allow_large_rank": allow_large_rank}}.get(format, {})
+    return EXPORTS[format](edit, source, Path(out), **options)
+
+
+def _edit_at(path: Path, base: Source | str | Path | None, revision: str | None) -> tuple[Edit, Source]:
+    """The edit that a file or an output of editkit holds, and its base; a delta is proved against the base."""
+    file = path / "editkit" / "edit.json" if path.is_dir() else path
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EditkitError(f"{path}: expected an edit.json, or an output of editkit; {error}.") from error
+    edit = Edit.from_json(text, where=str(file))
+    if not isinstance(base, Source):
+        base = resolve(base or edit.base.model, revision or (recorded(base, edit.base) if base else edit.base.revision))
+    return (delta.edit_on(path, base) if delta.is_delta(path) else edit), base
+
+
+def bake_named(model: str | None, *, heads: str | None, edit: Path | None, form: str, **options: Any) -> Written:
+    """``bake`` as the command line says it: the heads by name, or the path of an edit.
+
+    Raises:
+        UsageError: neither or both of ``heads`` and ``edit`` are given.
+    """
+    if heads is not None and edit is None:
+        try:
+            chosen = parse_all(heads)
+        except EditkitError as error:
+            raise UsageError(f"--heads: {error}") from error
+        if not chosen:
+            raise UsageError("--heads names no head: expected some, such as L11H2,L26H7.")
+        return bake(model, chosen, format=form, **options)
+    if edit is not None and heads is None:
+        return bake(model, edit, format=form, **options)
+    raise UsageError("Give either --heads L11H2,L26H7 or --edit edit.json, not both and not neither.")

@@ -1,0 +1,132 @@
+"""From an edit to bytes: which runs of which file a knocked-out unit occupies.
+
+L3H5 of a weight [2048, 2048] in BF16, axis 1, width 64: columns 320 to 384 of every row
+Runs(first=1234 + 640, length=128, stride=4096, count=2048)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from editkit.checkpoints.architecture import Architecture
+from editkit.checkpoints.headers import BITS, Headers, TensorInfo
+from editkit.edit import Edit
+from editkit.errors import EditkitError
+from editkit.units import Unit
+
+ZERO_IS_ZERO = frozenset(("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"))
+"""The dtypes in which a zero byte pattern is the number 0.0. (F8_E8M0 has no zero: its zero byte is 2**-127.)"""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One unit's share of one weight: ``start <= index < stop`` on ``axis`` of ``tensor``."""
+
+    unit: str
+    tensor: TensorInfo
+    axis: int
+    start: int
+    stop: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        shape = self.tensor.shape
+        return (*shape[: self.axis], self.stop - self.start, *shape[self.axis + 1 :])
+
+
+@dataclass(frozen=True)
+class Runs:
+    """``count`` runs of ``length`` bytes, the first at byte ``first`` of the file, one every ``stride`` bytes."""
+
+    first: int
+    length: int
+    stride: int
+    count: int
+
+
+def slices_of(edit: Edit, architecture: Architecture, headers: Headers) -> tuple[Slice, ...]:
+    """The slices an edit zeroes, in the order of their units. A block that is used at several depths may be
+    stored under each of its names: then the unit has a slice in each.
+
+    Raises:
+        EditkitError: for a unit the model does not have, or a weight that cannot be zeroed by bytes.
+    """
+    architecture.check(edit.units)
+    found = []
+    for unit in sorted(edit.units, key=lambda unit: (unit.layer, unit.index)):
+        site = architecture.site(unit)
+        tensor = headers.tensors.get(site.tensor)
+        if tensor is None or tensor.shape != site.shape:
+            raise EditkitError(
+                f"{unit}: expected {site.tensor} of shape {list(site.shape)} in the weights, found "
+                f"{list(tensor.shape) if tensor else 'no such tensor'}: config.json and the weights disagree."
+            )
+        span = site.slice(unit.index)
+        copies = [headers.tensors.get(f"{twin}.weight") for twin in site.twins]
+        for each in {stored.name: stored for stored in (tensor, *copies) if stored is not None}.values():
+            _check_dtype(each, unit)
+            found.append(Slice(str(unit), each, site.axis, span.start, span.stop))
+    return tuple(found)
+
+
+def runs_of(piece: Slice) -> Runs:
+    """Where the bytes of a slice are in its file (weights are stored row-major)."""
+    tensor, axis = piece.tensor, piece.axis
+    inner = math.prod(tensor.shape[axis + 1 :]) * BITS[tensor.dtype] // 8
+    return Runs(
+        first=tensor.start + piece.start * inner,
+        length=(piece.stop - piece.start) * inner,
+        stride=tensor.shape[axis] * inner,
+        count=math.prod(tensor.shape[:axis]),
+    )
+
+
+def zero(buffer: np.ndarray, place: int, runs: Iterable[Runs]) -> None:
+    """Zero what the runs cover of a window of a file (uint8, from byte ``place`` of the file on)."""
+    for run in runs:
+        for number in _numbers(run, place, len(buffer)):
+            begin = run.first + number * run.stride - place
+            buffer[max(begin, 0) : begin + run.length] = 0
+
+
+def _numbers(run: Runs, place: int, length: int) -> range:
+    """Which of the runs lie in a window, in part or whole."""
+    low = max(0, (place - run.first - run.length) // run.stride + 1)
+    high = min(run.count - 1, (place + length - 1 - run.first) // run.stride)
+    return range(low, high + 1)
+
+
+def zero_in_place(path: Path, runs: Iterable[Runs]) -> None:
+    """Overwrite the runs of an existing file with zeros."""
+    with open(path, "r+b") as file:
+        for run in runs:
+            for number in range(run.count):
+                file.seek(run.first + number * run.stride)
+                file.write(bytes(run.length))
+
+
+def whole(tensor: TensorInfo, chunk: int = 8 << 20) -> tuple[Runs, ...]:
+    """All bytes of a tensor, in runs that fit in memory."""
+    count, rest = divmod(tensor.end - tensor.start, chunk)
+    return Runs(tensor.start, chunk, chunk, count), Runs(tensor.end - rest, rest, max(rest, 1), min(rest, 1))
+
+
+def by_file(slices: Sequence[Slice]) -> dict[str, tuple[Runs, ...]]:
+    """The runs of each file, each run once."""
+    found: dict[str, dict[Runs, None]] = {}
+    for piece in slices:
+        found.setdefault(piece.tensor.file, {})[runs_of(piece)] = None
+    return {file: tuple(runs) for file, runs in found.items()}
+
+
+def _check_dtype(tensor: TensorInfo, unit: Unit) -> None:
+    if tensor.dtype not in ZERO_IS_ZERO:
+        raise EditkitError(
+            f"{unit}: {tensor.name} is stored as {tensor.dtype}, packed by a quantizer (GPTQ, AWQ, bitsandbytes or "
+            "the like): its bytes cannot be zeroed head by head. Edit the unquantized checkpoint, then quantize that."
+        )

@@ -1,0 +1,219 @@
+"""The removed slices, kept in ``editkit/undo.safetensors``, and the way back to the base, bit for bit.
+
+    tensors   "model.layers.3.self_attn.o_proj.weight/1:320:384"  BF16 [2048, 64]
+    metadata  {"editkit": '{"files": {"model.safetensors": {"at": "model.safetensors", "sha256": "9f2c..."},
+                                      "README.md": {"at": "editkit/base/README.md", ...}}, "left_out": [...], ...}'}
+
+``files`` lists the files of the base: where OUT keeps each (``at``; null where only the base itself has it, as for an
+adapter), and what it hashed to. The way back is checked against those hashes before it is called done.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from editkit.checkpoints import headers, source
+from editkit.checkpoints.files import digest_of, inside, is_relative_name, printable
+from editkit.checkpoints.headers import TensorInfo
+from editkit.checkpoints.staging import beside, check_apart, check_free
+from editkit.edit import Base
+from editkit.errors import IntegrityError
+from editkit.writing.packing import key_of, pack, packed_slice, read_runs
+from editkit.writing.slices import Runs, Slice, runs_of
+
+FORMAT = 1
+NAME = "editkit/undo.safetensors"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One file of the base: its sha256 and size, and where OUT keeps its bytes (None: OUT does not)."""
+
+    at: str | None
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Removed:
+    """A removed slice as the record names it: ``start:stop`` on ``axis`` of ``tensor``. Its bytes are ``kept``."""
+
+    tensor: str
+    axis: int
+    start: int
+    stop: int
+    kept: TensorInfo
+
+
+@dataclass(frozen=True)
+class Undo:
+    """What leads back: every removed slice by its key, and every file of the base by its base name.
+
+    ``slices`` are the same ones placed in the weights of OUT, where OUT holds those (a checkpoint).
+    """
+
+    path: Path
+    base: Base
+    removed: Mapping[str, Removed]
+    slices: Mapping[Slice, TensorInfo]
+    files: Mapping[str, Kept]
+    left_out: tuple[Mapping[str, str], ...]
+
+
+def save(
+    directory: Path,
+    base: source.Source,
+    slices: Sequence[Slice],
+    files: Mapping[str, Kept],
+    left_out: Sequence[Mapping[str, str]],
+) -> None:
+    """Write ``editkit/undo.safetensors`` into ``directory``; the slices' bytes are read from the base."""
+    unique = {key_of(piece): piece for piece in slices}
+    record = {
+        "format": FORMAT,
+        "base": {"model": base.base.model, "revision": base.base.revision},
+        "slices": [
+            {"key": key, "tensor": piece.tensor.name, "axis": piece.axis, "start": piece.start, "stop": piece.stop}
+            for key, piece in unique.items()
+        ],
+        "files": {name: vars(kept) for name, kept in files.items()},
+        "left_out": [dict(row) for row in left_out],
+    }
+    packed = [packed_slice(piece, inside(base.directory, piece.tensor.file)) for piece in unique.values()]
+    (directory / NAME).parent.mkdir(exist_ok=True)
+    pack(directory / NAME, packed, {"editkit": json.dumps(record)})
+
+
+def read(out: Path) -> Undo:
+    """Read OUT's undo file.
+
+    Raises:
+        IntegrityError: if there is none or it does not fit OUT's weights.
+    """
+    if not (out / NAME).is_file():
+        raise IntegrityError(f"{printable(str(out))}: expected {NAME}, found none: nothing here can be undone.")
+    path = inside(out, NAME)
+    stored = headers.read_file(path, NAME)
+    try:
+        record = json.loads(headers.metadata(path)["editkit"])
+        if record["format"] != FORMAT:
+            raise IntegrityError(f"{NAME}: expected format {FORMAT}: another editkit wrote it, or it was changed.")
+        files = {name: _kept(row) for name, row in record["files"].items()}
+        base = Base(_text(record["base"]["model"]), _text_or_none(record["base"]["revision"]))
+        removed = dict(_removed(row, stored) for row in record["slices"])
+        left_out = tuple({"file": _text(row["file"]), "reason": _text(row["reason"])} for row in record["left_out"])
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
+        raise IntegrityError(f"{NAME}: its record is not what editkit writes ({error!r}).") from error
+    if not files or removed.keys() != stored.keys():
+        raise IntegrityError(f"{NAME}: expected the base's files and every slice held here in its record, found fewer.")
+    places = [*files, *(kept.at for kept in files.values() if kept.at is not None)]
+    wrong = [name for name in places if not is_relative_name(name)]
+    if wrong:
+        raise IntegrityError(f"{NAME}: {printable(wrong[0])!r} is no name of a file inside a checkpoint.")
+    weights = headers.read(out).tensors if any(kept.at for kept in files.values()) else {}
+    return Undo(path, base, removed, placed(removed, weights) if weights else {}, files, left_out)
+
+
+def placed(removed: Mapping[str, Removed], weights: Mapping[str, TensorInfo]) -> dict[Slice, TensorInfo]:
+    """The removed slices in the tensors that they were taken from, and where their bytes are kept.
+
+    Raises:
+        IntegrityError: if one does not fit.
+    """
+    return {_slice(row, weights): row.kept for row in removed.values()}
+
+
+def undo(out: Path, directory: Path) -> Path:
+    """Restore the base of OUT into a new ``directory``, bit for bit: its own file names, every file that OUT keeps.
+
+    Files that OUT left out (other formats of the weights) are not restored; ``read(out).left_out`` lists them.
+
+    Raises:
+        IntegrityError: if a restored file does not hash to what the base's did; nothing is written then.
+    """
+    out, directory = Path(out), Path(directory)
+    record = read(out)
+    check_apart(directory, [out], "the output that is to be undone")
+    check_free(directory, needed=sum(kept.size for kept in record.files.values()))
+    origin = out
+    if not any(kept.at for kept in record.files.values()):  # an adapter or a delta: the base itself is unchanged
+        base = source.resolve(record.base.model, record.base.revision)
+        check_apart(directory, base.places, "the base checkpoint")
+        origin = base.directory
+    with beside(directory) as target:
+        wrong = []
+        for name, kept in sorted(record.files.items()):
+            place = target / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(inside(origin, kept.at or name), place)
+            _put_back(record, kept.at or name, place)
+            if digest_of(place) != kept.sha256:
+                wrong.append(name)
+        if wrong:
+            raise IntegrityError(
+                f"{printable(str(out))}: cannot restore {', '.join(wrong)}: the result is not what the base was. "
+                + _cause(out, origin)
+            )
+    return directory
+
+
+def _cause(out: Path, origin: Path) -> str:
+    if origin == out:
+        return "A file was changed since; `editkit verify` says which."
+    return f"Changed since in the base, {printable(str(origin))}: bring back there what it was."
+
+
+def _put_back(record: Undo, file: str, place: Path) -> None:
+    with open(place, "r+b") as target:
+        for piece, stored in record.slices.items():
+            if piece.tensor.file != file:
+                continue
+            runs = runs_of(piece)
+            rows = Runs(stored.start, runs.length, runs.length, runs.count)
+            for number, part in enumerate(read_runs(record.path, rows)):
+                target.seek(runs.first + number * runs.stride)
+                target.write(part)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, found {type(value).__name__}")
+    return value
+
+
+def _text_or_none(value: object) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _kept(row: Mapping[str, Any]) -> Kept:
+    return Kept(_text_or_none(row["at"]), _text(row["sha256"]), int(row["size"]))
+
+
+def _removed(row: Mapping[str, Any], stored: Mapping[str, TensorInfo]) -> tuple[str, Removed]:
+    """One row of the record, which must be what its key says, with the bytes kept under that key."""
+    key, name = _text(row["key"]), _text(row["tensor"])
+    axis, start, stop = int(row["axis"]), int(row["start"]), int(row["stop"])
+    kept = stored[key]
+    if key != f"{name}/{axis}:{start}:{stop}" or len(kept.shape) != 2 or axis not in (0, 1) or not 0 <= start < stop:
+        raise ValueError(f"{printable(key)} is no key of this slice")
+    if kept.shape[axis] != stop - start:
+        raise ValueError(f"{printable(key)} has shape {list(kept.shape)}")
+    return key, Removed(name, axis, start, stop, kept)
+
+
+def _slice(row: Removed, weights: Mapping[str, TensorInfo]) -> Slice:
+    tensor = weights.get(row.tensor)
+    if tensor is None:
+        raise IntegrityError(f"{NAME}: {printable(row.tensor)} is missing in the weights.")
+    piece = Slice("", tensor, row.axis, row.start, row.stop)
+    fits = row.axis < len(tensor.shape) and row.stop <= tensor.shape[row.axis]
+    if not fits or row.kept.shape != piece.shape or row.kept.dtype != tensor.dtype:
+        raise IntegrityError(
+            f"{NAME}: {printable(row.kept.name)} does not fit {printable(row.tensor)} of shape {list(tensor.shape)}."
+        )
+    return piece

@@ -1,0 +1,208 @@
+"""Is OUT what was written, and is it the edit and nothing but the edit?
+
+    verify(Path("no-swear"), resolve("meta-llama/Llama-3.2-1B-Instruct"))
+    Verification(form="checkpoint", files=12, tensors=2, against_base=True)
+
+Three questions, each answered from the bytes on disk: does every file hash to what the manifest says; are exactly the
+slices of ``edit.json`` zero; and, with the base at hand, is every other byte the base's, and every file accounted for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from editkit.checkpoints import architecture, headers
+from editkit.checkpoints.files import digest_of, inside, printable, walk
+from editkit.checkpoints.headers import TensorInfo
+from editkit.checkpoints.source import Source, recorded, resolve
+from editkit.edit import Edit
+from editkit.errors import EditkitError, IntegrityError
+from editkit.writing import manifest, patch, undo
+from editkit.writing.export import adapted, delta, lora
+from editkit.writing.export.checkpoint import Plan, plan_of, tensor_digest
+from editkit.writing.manifest import Manifest, is_tolerated
+from editkit.writing.packing import key_of, read_runs, read_tensor
+from editkit.writing.slices import Slice, runs_of, slices_of
+from editkit.writing.undo import Undo
+
+_OTHER_SLICES = f"{undo.NAME}: does not hold the slices that editkit/edit.json names"
+_OWN = {"lora": (lora.WEIGHTS, lora.CONFIG), "delta": (delta.NAME,)}
+"""The files of a form that does not copy those of the base, beside its card and ``editkit/``."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was checked: ``files`` by hash, ``tensors`` edited ones for zeros, and the rest against the base."""
+
+    form: str
+    files: int
+    tensors: int
+    against_base: bool
+
+    def describe(self) -> str:
+        """One sentence for the terminal."""
+        rest = "; every other byte is the base's" if self.against_base else ""
+        zeros = f"{self.tensors} {'tensor' if self.tensors == 1 else 'tensors'} zero where edited"
+        return f"{self.form}: {self.files} files are what was written, {zeros}{rest}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return asdict(self)
+
+
+def verify(out: Path, base: Source | str | Path | None = None) -> Verification:
+    """Check an output of editkit.
+
+    Args:
+        base: the unedited model, or its name: then every byte of OUT is compared with it. A Hub model that the edit
+            names is taken at the commit that the edit names.
+
+    Raises:
+        IntegrityError: listing every file and tensor that is not what it should be, sorted.
+    """
+    out = Path(out)
+    record = manifest.read(out)
+    if isinstance(base, str | Path):
+        base = resolve(base, recorded(base, record.base))
+    try:
+        lines = manifest.offenders(out, record)
+        if not lines:
+            lines = _slices(out, record, undo.read(out))
+        if base is not None:
+            lines += _against(out, record, base)
+    except IntegrityError:
+        raise
+    except EditkitError as error:  # a file that cannot even be read is a failed check, not a mistake of the user
+        raise IntegrityError(f"{printable(str(out))}: {error}") from error
+    if lines:
+        lines = sorted(set(lines))
+        count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
+        shown = "\n".join(f"  {line}" for line in lines[:50])
+        raise IntegrityError(f"{printable(str(out))} is not what editkit wrote ({count}):\n{shown}")
+    return Verification(record.form, len(record.files) + 1, len(record.edited), base is not None)
+
+
+def _edit(out: Path) -> Edit:
+    try:
+        return Edit.from_json((out / "editkit" / "edit.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise IntegrityError(f"editkit/edit.json: cannot be read ({error}).") from error
+
+
+def _slices(out: Path, record: Manifest, back: Undo) -> list[str]:
+    """The slices that the edit names, the manifest lists and the undo file holds are the same ones, and are gone."""
+    if record.form == "checkpoint":
+        pieces = slices_of(_edit(out), architecture.read(out), headers.read(out))
+        if {key_of(piece) for piece in pieces} != back.removed.keys():
+            return [_OTHER_SLICES]
+        return _zeros(out, record, headers.read(out).tensors, pieces)
+    if _indexes(_edit(out)) != _kept_indexes(back):
+        return [_OTHER_SLICES]
+    if record.form == "lora":
+        return adapted.problems(out, back)
+    stored = headers.read_file(inside(out, delta.NAME), delta.NAME)
+    return _zeros(out, record, stored, list(undo.placed(back.removed, stored)))
+
+
+def _indexes(edit: Edit) -> set[frozenset[int]]:
+    """Which indexes a layer of the edit has; which layer that is, a tensor's name alone does not tell."""
+    layers: dict[int, set[int]] = {}
+    for unit in edit.units:
+        layers.setdefault(unit.layer, set()).add(unit.index)
+    return {frozenset(indexes) for indexes in layers.values()}
+
+
+def _kept_indexes(back: Undo) -> set[frozenset[int]]:
+    """The same of the undo file: unit 5 of width 64 is 320:384 of its tensor."""
+    tensors: dict[str, set[int]] = {}
+    for row in back.removed.values():
+        index, rest = divmod(row.start, row.stop - row.start)
+        tensors.setdefault(row.tensor, set()).add(-1 if rest else index)
+    return {frozenset(indexes) for indexes in tensors.values()}
+
+
+def _zeros(out: Path, record: Manifest, stored: Mapping[str, TensorInfo], pieces: Sequence[Slice]) -> list[str]:
+    lines = []
+    if _spans(pieces) != {(row.tensor, row.axis, span) for row in record.edited for span in row.spans}:
+        lines.append("editkit/manifest.json: its edited slices are not those of editkit/edit.json")
+    for piece in pieces:
+        if any(any(part) for part in read_runs(inside(out, piece.tensor.file), runs_of(piece))):
+            lines.append(f"{piece.tensor.name}: [{piece.start}:{piece.stop}] of axis {piece.axis} is not zero")
+    for row in record.edited:
+        tensor = stored.get(row.tensor)
+        if tensor is None or tensor_digest(inside(out, tensor.file), tensor) != row.after:
+            lines.append(f"{printable(row.tensor)}: its bytes are not those that were written")
+    return lines
+
+
+def _spans(pieces: Sequence[Slice]) -> set[tuple[str, int, tuple[int, int]]]:
+    return {(piece.tensor.name, piece.axis, (piece.start, piece.stop)) for piece in pieces}
+
+
+def _against(out: Path, record: Manifest, base: Source) -> list[str]:
+    """OUT is what the edit makes of the base, to the byte, and holds no file that the base does not account for."""
+    edit = _edit(out)
+    plan = plan_of(edit, base)
+    back = undo.read(out)
+    lines = _taken(back, plan, base) + _files(out, record.form, back, plan, base)
+    for row in record.edited:
+        tensor = plan.headers.tensors.get(row.tensor)
+        if tensor is None or tensor_digest(inside(base.directory, tensor.file), tensor) != row.before:
+            lines.append(f"{printable(row.tensor)}: the base's tensor is not the one that was edited")
+    if record.form == "lora":
+        lines += adapted.differing(out, edit, plan, base)
+    if record.form == "delta":
+        wrong = delta.differing(out, plan, base)
+        lines += [f"{delta.NAME}: {printable(name)} is not the base's with the removed slices zeroed" for name in wrong]
+    return lines
+
+
+def _taken(back: Undo, plan: Plan, base: Source) -> list[str]:
+    """The removed slices are those of the edit, and their bytes are the base's."""
+    if {key_of(piece) for piece in plan.slices} != back.removed.keys():
+        return [_OTHER_SLICES]
+    return [
+        f"{undo.NAME}: {kept.name} is not what the base holds there"
+        for piece, kept in undo.placed(back.removed, plan.headers.tensors).items()
+        if b"".join(read_runs(inside(base.directory, piece.tensor.file), runs_of(piece)))
+        != b"".join(read_tensor(back.path, kept))
+    ]
+
+
+def _files(out: Path, form: str, back: Undo, plan: Plan, base: Source) -> list[str]:
+    """Every file of the base is at its one place in OUT (an adapter or a delta has none of them), and no other is."""
+    copied = plan.contents.copied
+    places = copied if form == "checkpoint" else dict.fromkeys(copied)
+    own = {"README.md", *_OWN.get(form, copied.values())}
+    extra = [name for name in walk(out) if name not in own and not name.startswith("editkit/")]
+    lines = [f"{name}: in the base, not in OUT" for name in places.keys() - back.files.keys()]
+    lines += [
+        f"{printable(name)}: not in the base, and no record of an edit" for name in extra if not is_tolerated(name)
+    ]
+    for name, file in back.files.items():
+        if name not in places:
+            lines.append(f"{printable(name)}: not in the base")
+        elif file.at != places[name]:
+            expected, found = places[name] or "nowhere", file.at or "nowhere"
+            lines.append(f"{undo.NAME}: expected {name} of the base at {expected}, found {found}")
+        elif file.at is not None:
+            lines += _differences(name, inside(base.directory, name), inside(out, file.at), plan)
+        elif digest_of(inside(base.directory, name)) != file.sha256:
+            lines.append(f"{name}: the base's file is not the one this was made for")
+    return lines
+
+
+def _differences(name: str, base: Path, out: Path, plan: Plan) -> list[str]:
+    at, tensors = plan.contents.copied[name], plan.headers.tensors
+    return [
+        f"{at}: differs from the base at byte {place}{_where(tensors, name, place)}"
+        for place in patch.differences(base, out, plan.runs.get(name, ()))
+    ]
+
+
+def _where(tensors: Mapping[str, TensorInfo], file: str, place: int) -> str:
+    names = [tensor.name for tensor in tensors.values() if tensor.file == file and tensor.start <= place < tensor.end]
+    return f", in {names[0]}" if names else ""

@@ -1,0 +1,296 @@
+"""The command line: a user's mistake is one message and the right exit code, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from editkit.cli import main
+from editkit.cli.commands import Commands
+from editkit.removal.recipe import names
+from editkit.tasks.builtin import TASKS
+
+
+def run(*arguments: str, at: Path | None = None):
+    runner = CliRunner()
+    if at is None:
+        return runner.invoke(main, list(arguments))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(at)
+        return runner.invoke(main, list(arguments))
+
+
+def _file(path: Path) -> str:
+    (path / "out").write_text("mine")
+    return "out"
+
+
+def _full(path: Path) -> str:
+    (path / "out").mkdir()
+    (path / "out" / "mine.txt").write_text("mine")
+    return "out"
+
+
+def _evidence_only(path: Path) -> str:
+    (path / "out" / "editkit").mkdir(parents=True)
+    (path / "out" / "editkit" / "localization.json").write_text("{}")
+    return "out"
+
+
+def _no_weights(path: Path) -> str:
+    (path / "model").mkdir()
+    (path / "model" / "config.json").write_text('{"model_type": "llama"}')
+    return "model"
+
+
+def _unsupported(path: Path) -> str:
+    (path / "model").mkdir()
+    (path / "model" / "config.json").write_text('{"model_type": "mamba", "architectures": ["MambaForCausalLM"]}')
+    (path / "model" / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    return "model"
+
+
+MISTAKES = {
+    "unknown recipe": (lambda path: ["remove-capability", "swaer"], 1, "did you mean 'swear'"),
+    "missing recipe file": (lambda path: ["remove-capability", "no/such.yaml"], 1, "cannot be read"),
+    "unknown model": (
+        lambda path: ["remove-capability", "swear", "--model", "no/such-dir/model"],
+        1,
+        "no such directory",
+    ),
+    "no weights": (lambda path: ["remove-capability", "swear", "--model", _no_weights(path)], 1, "expected weights"),
+    "unsupported model": (lambda path: ["remove-capability", "swear", "--model", _unsupported(path)], 1, "model"),
+    "output is a file": (lambda path: ["remove-capability", "swear", "--out", _file(path)], 1, "already exists"),
+    "dry, output exists": (
+        lambda path: ["remove-capability", "swear", "--out", _full(path), "--dry-run"],
+        1,
+        "already exists",
+    ),
+    "output exists": (lambda path: ["remove-capability", "swear", "--out", _full(path)], 1, "already exists"),
+    "no heads": (lambda path: ["remove-capability", "swear", "--heads", "0"], 2, "1 or more"),
+    "unknown method": (lambda path: ["remove-capability", "swear", "--method", "magic"], 2, "magic"),
+    "unknown option": (lambda path: ["remove-capability", "swear", "--colour"], 2, "No such option"),
+    "unknown command": (lambda path: ["remove"], 2, "No such command"),
+    "no head at all": (lambda path: ["bake", "--heads", " , ", "-o", "new"], 2, "names no head"),
+    "neither heads nor edit": (lambda path: ["bake", "-o", "new"], 2, "--heads"),
+    "no edit there": (lambda path: ["bake", "--edit", str(path), "-o", "new"], 1, "expected an edit.json"),
+    "bad head": (lambda path: ["bake", "--heads", "L1X2", "-o", "new"], 2, "L16H21"),
+    "absent head": (lambda path: ["bake", "--heads", "L99H0", "-o", "new"], 1, "L99H0"),
+    "no such output": (lambda path: ["verify", "nowhere"], 5, "found no such directory"),
+    "evidence only": (lambda path: ["push", _evidence_only(path), "me/x"], 5, "wrote no checkpoint"),
+    "not an output": (lambda path: ["verify", str(path)], 5, "manifest.json"),
+    "nothing to undo": (lambda path: ["undo", str(path), "-o", "new"], 5, "undo"),
+    "no evidence": (lambda path: ["card", str(path)], 5, "manifest.json"),
+    "unknown task": (lambda path: ["evaluate", "--task", "sweer"], 1, "did you mean 'swear'"),
+    "unknown recipe to show": (lambda path: ["recipes", "show", "nothing"], 1, "Built in"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_message_with_its_exit_code_and_leaves_nothing(mistake: str, tmp_path: Path) -> None:
+    arguments, code, words = MISTAKES[mistake]
+    typed = arguments(tmp_path)
+    before = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*"))
+    result = run(*typed, at=tmp_path)
+    assert result.exit_code == code, result.output
+    assert words in result.output
+    assert "Traceback" not in result.output
+    assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == before
+
+
+def test_a_dry_run_accepts_what_the_run_would_replace(tmp_path: Path) -> None:
+    found = run("remove-capability", "swear", "--dry-run", "--out", _evidence_only(tmp_path), at=tmp_path)
+    assert found.exit_code == 0, found.output
+
+
+def test_in_a_pipe_clients_draw_no_progress_bars() -> None:
+    script = (
+        "from editkit.cli import main\n"
+        "main(['recipes'], standalone_mode=False)\n"
+        "from huggingface_hub.utils import are_progress_bars_disabled\n"
+        "assert are_progress_bars_disabled()\n"
+    )
+    clean = {name: value for name, value in os.environ.items() if "PROGRESS" not in name}
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=clean)
+    assert found.returncode == 0, found.stderr
+
+
+def test_help_imports_neither_torch_nor_transformers() -> None:
+    script = (
+        "import sys, runpy; sys.argv = ['editkit', '--help']\n"
+        "try:\n    runpy.run_module('editkit', run_name='__main__')\n"
+        "except SystemExit as end:\n    assert not end.code\n"
+        "heavy = {'torch', 'transformers', 'numpy', 'scipy', 'sklearn', 'matplotlib', 'rich', 'huggingface_hub'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert "remove-capability" in found.stdout
+
+
+@pytest.mark.parametrize("command", ["inspect", "bake --heads L1H3 -o new", "bake --heads L1H3 --format delta -o new"])
+def test_what_needs_no_model_imports_no_model_library(command: str, tmp_path: Path) -> None:
+    script = (
+        "import sys; from editkit.cli import main\n"
+        f"main({command.split()!r}, standalone_mode=False)\n"
+        "heavy = {'torch', 'transformers', 'huggingface_hub'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+
+
+def test_ctrl_c_leaves_nothing_and_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("editkit.writing.export.checkpoint.edited_tensors", interrupt)  # the files are copied by then
+    result = run("bake", "--heads", "L1H3", "-o", str(tmp_path / "out"))
+    assert result.exit_code == 130 and "Run the same command again" in " ".join(result.output.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", list(main.commands))
+def test_every_command_has_help(command: str) -> None:
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert main.commands[command].get_short_help_str(60).rstrip(".").count("...") == 0
+
+
+def test_catalogues_list_and_show_everything() -> None:
+    listed = run("recipes").output
+    for name in names():
+        assert name in listed
+        assert f"capability: {name}" in run("recipes", "show", name).output
+    listed = run("tasks").output
+    for name in TASKS:
+        assert name in listed
+        assert "report (" in run("tasks", "show", name).output
+
+
+def test_bake_verify_undo_and_inspect_without_loading_a_model(tmp_path: Path) -> None:
+    assert run("bake", "--heads", "L1H3,L2H5", "-o", "new", at=tmp_path).exit_code == 0
+    assert "every other byte is the base's" in run("verify", "new", "--base", "organism", at=tmp_path).output
+    assert run("undo", "new", "-o", "back", at=tmp_path).exit_code == 0
+    assert json.loads(run("inspect", "new", "--json", at=tmp_path).output)["heads"] >= 128
+    assert "heads" in run("inspect", at=tmp_path).output
+    again = run("bake", "--heads", "L1H3", "-o", "new", at=tmp_path)
+    assert again.exit_code == 1
+    assert "already exists" in again.output
+
+
+def test_the_plan_prints_numbers_and_json(tmp_path: Path) -> None:
+    assert "evaluations" in run("plan", "swear", at=tmp_path).output
+    found = json.loads(run("plan", "swear", "--json", "--method", "one-shot", at=tmp_path).output)
+    assert found["evaluations"] >= found["heads"] >= 128
+    assert json.loads(run("remove-capability", "swear", "--dry-run", "--json", at=tmp_path).stdout)["disk"] > 0
+    assert not any(tmp_path.iterdir())
+
+
+def test_no_color_is_honoured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for wish, coloured in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", wish)
+        told = CliRunner().invoke(main, ["verify", str(tmp_path)], color=True).output
+        assert "expected editkit/manifest.json" in told and ("\x1b" in told) is coloured
+
+
+def test_a_warning_is_a_sentence_without_a_place_in_the_code() -> None:
+    @click.group(cls=Commands)
+    def group() -> None: ...
+
+    @group.command()
+    def warn() -> None:
+        warnings.warn("few tasks", stacklevel=1)
+        warnings.warn("will go in v6", FutureWarning, stacklevel=1)
+
+    assert CliRunner().invoke(group, ["warn"]).stderr == "warning: few tasks\n"
+
+
+def test_a_plan_runs_no_python_of_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("open('ran', 'w').close()\n\ndef score(answer, row):\n    return 1\n")
+    (tmp_path / "own.txt").write_text("\n".join(f"Say {number}." for number in range(60)))
+    recipe = "{capability: own, target: {prompts: own.txt, scorer: {python: 'mine:score'}}, retain: [rhyme]}"
+    (tmp_path / "own.yaml").write_text(recipe)
+    (tmp_path / "study.yaml").write_text(
+        f"study: own\nmodels: [bundled]\nmethods: [halving]\nheads: [1]\ncapabilities: [{{recipe: {recipe}}}]\n"
+    )
+    for command in ("plan own.yaml", "remove-capability own.yaml --dry-run", "study study.yaml --plan"):
+        found = run(*command.split(), at=tmp_path)
+        assert found.exit_code == 0, found.output
+        assert not (tmp_path / "ran").exists(), command
+    refused = run("remove-capability", "own.yaml", at=tmp_path)
+    assert refused.exit_code == 1 and "--allow-code-execution" in " ".join(refused.output.split())
+    assert not (tmp_path / "ran").exists()
+    (tmp_path / "mine.py").unlink()
+    assert "there is no module mine. Expected mine.py" in run("plan", "own.yaml", at=tmp_path).output
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "says"),
+    [
+        ("--help >/dev/full", 1, "error: No space left on device. See that there is room"),
+        ("bake --help >/dev/full", 1, "error: No space left on device. See that there is room"),
+        ("--version >/dev/full", 1, "error: No space left on device. See that there is room"),
+        ("recipes >/dev/full", 1, "error: No space left on device. See that there is room"),
+        ("inspect >/dev/full", 1, "error: No space left on device. See that there is room"),
+        ("inspect >&-", 0, ""),
+        ("recipes >&-", 0, ""),
+        ("verify . 2>&-", 5, ""),
+    ],
+)
+def test_an_output_that_takes_nothing_is_no_traceback(command: str, code: int, says: str, tmp_path: Path) -> None:
+    script = f'"{sys.executable}" -m editkit {command}'
+    found = subprocess.run(["sh", "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert found.returncode == code, found.stderr
+    assert found.stderr.startswith(says) and found.stderr.count("\n") == bool(says)
+
+
+def test_a_file_that_may_not_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(out: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(out / "README.md"))
+
+    monkeypatch.setattr("editkit.render.folder.render_again", refuse)
+    found = run("card", str(tmp_path))
+    assert found.exit_code == 1 and "README.md: Permission denied. See that" in " ".join(found.stderr.split())
+
+
+@pytest.mark.parametrize("command", ["study study.yaml --out", "localize swear -o", "localize swear --plot"])
+def test_a_file_in_no_folder_is_told_before_the_work(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*_: object, **__: object) -> None:
+        raise AssertionError("the work began")
+
+    monkeypatch.setattr("editkit.removal.study.run", work)
+    monkeypatch.setattr("editkit.cli.search._load", work)
+    (tmp_path / "study.yaml").write_text(
+        "study: own\nmodels: [bundled]\nmethods: [halving]\nheads: [1]\ncapabilities: [{recipe: swear}]\n"
+    )
+    found = run(*command.split(), "gone/x.md", at=tmp_path)
+    assert found.exit_code == 2 and "gone/x.md: there is no folder gone. Make it first" in found.stderr
+
+
+def test_a_study_without_a_figure_is_an_error(tmp_path: Path) -> None:
+    grid = "study: own\nmodels: [no/such/model]\nmethods: [halving]\nheads: [1]\ncapabilities: [{recipe: swear}]\n"
+    (tmp_path / "study.yaml").write_text(grid)
+    found = run("study", "study.yaml", "--work", "work", at=tmp_path)
+    assert found.exit_code == 1 and "No cell of this study could be measured" in found.stderr
+    assert "no such directory" in found.stdout and "1/1: no/such/model, swear, halving, 1 head, seed 0" in found.stderr
+
+
+def test_a_table_that_cannot_be_written_is_still_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("editkit.cli.studies._measured", lambda *_: ("the table\n", False))
+    (tmp_path / "study.yaml").write_text(
+        "study: own\nmodels: [bundled]\nmethods: [halving]\nheads: [1]\ncapabilities: [{recipe: swear}]\n"
+    )
+    found = run("study", "study.yaml", "--out", "/dev/full", at=tmp_path)
+    assert found.exit_code == 2 and found.stdout == "the table\n"
+    assert "/dev/full cannot be written: No space left" in found.stderr

@@ -1,0 +1,135 @@
+"""The store keeps what it was given, refuses what is not its own, and survives a kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from editkit.errors import EditkitError
+from editkit.measuring.store import Cell, opened
+
+MASK = np.array([True, False, True])
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.dictionaries(
+        st.text(min_size=1, max_size=20).filter(lambda text: text.isprintable()),
+        st.tuples(st.floats(0, 1), st.booleans(), st.text(max_size=40).filter(lambda text: text.isprintable())),
+        max_size=8,
+    )
+)
+def test_what_is_put_is_got_back_and_other_masks_and_spaces_stay_empty(cells) -> None:
+    with opened(None) as store:
+        space, other = store.space({"task": "a"}), store.space({"task": "b"})
+        wanted = {example: Cell(*cell) for example, cell in cells.items()}
+        store.put(space, [(MASK, example, cell) for example, cell in wanted.items()])
+        assert store.get(space, MASK) == wanted
+        assert store.get(space, ~MASK) == {}
+        assert store.get(other, MASK) == {}
+
+
+def test_a_cell_is_written_once_and_survives_reopening(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "measurements.sqlite"
+    with opened(path) as store:
+        space = store.space({"task": "a", "dtype": "float32"})
+        store.put(space, [(MASK, "one", Cell(0.25, True, "x"))])
+        store.put(space, [(MASK, "one", Cell(0.75, True, "y"))])
+    with opened(path) as store:
+        assert store.space({"dtype": "float32", "task": "a"}) == space
+        assert store.get(space, MASK) == {"one": Cell(0.25, True, "x")}
+        assert store.note("baseline", {"mean": 1}) == {"mean": 1}
+        assert store.note("baseline") == {"mean": 1}
+        assert store.note("absent") is None
+
+
+def test_several_may_create_one_store_at_once(tmp_path: Path) -> None:
+    """Two runs on one model begin with the same absent file."""
+
+    def use(path: Path, start: Barrier, name: str) -> None:
+        start.wait()
+        with opened(path) as store:
+            store.put(store.space({"task": "a"}), [(MASK, name, Cell(1.0))])
+
+    for attempt in range(12):
+        path, start = tmp_path / f"{attempt}.sqlite", Barrier(6)
+        with ThreadPoolExecutor(6) as pool:
+            for found in [pool.submit(use, path, start, str(name)) for name in range(6)]:
+                found.result()
+        with opened(path) as store:
+            assert store.count() == 6
+
+
+def _garbage(path: Path) -> None:
+    path.write_bytes(b"not a database at all" * 100)
+
+
+def _foreign(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE t (x)")
+
+
+def _other_format(path: Path) -> None:
+    with opened(path) as store:
+        store.connection.execute("PRAGMA user_version = 99")
+
+
+def _torn(path: Path) -> None:
+    with opened(path) as store:
+        space = store.space({"task": "a"})
+        store.put(space, [(MASK, f"example {i}", Cell(0.5, True, "text " * 50)) for i in range(500)])
+        store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    data = bytearray(path.read_bytes())
+    data[4096 : len(data) // 2] = os.urandom(len(data) // 2 - 4096)
+    path.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("spoil", [_garbage, _foreign, _other_format, _torn])
+def test_a_damaged_or_foreign_store_is_refused_with_a_remedy(spoil, tmp_path: Path) -> None:
+    path = tmp_path / "measurements.sqlite"
+    spoil(path)
+    with pytest.raises(EditkitError, match="--work") as caught, opened(path):
+        pass
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
+def test_a_score_outside_the_unit_interval_is_refused(value: float) -> None:
+    with opened(None) as store, pytest.raises(EditkitError):
+        store.put(store.space({}), [(MASK, "one", Cell(value))])
+
+
+def test_a_kill_loses_at_most_the_batch_in_flight(tmp_path: Path) -> None:
+    path = tmp_path / "measurements.sqlite"
+    script = textwrap.dedent(f"""
+        import numpy as np
+        from pathlib import Path
+        from editkit.store import Cell, opened
+        with opened(Path({str(path)!r})) as store:
+            space = store.space({{"task": "a"}})
+            for batch in range(10**6):
+                store.put(space, [(np.array([True]), f"{{batch}}/{{i}}", Cell(1.0)) for i in range(10)])
+                print(batch, flush=True)
+    """)
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    seen = [int(process.stdout.readline()) for _ in range(20)]
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    seen += [int(line) for line in process.stdout.read().split("\n")[:-1] if line]
+    with opened(path) as store:
+        stored = set(store.get(store.space({"task": "a"}), np.array([True])))
+    assert {f"{batch}/{i}" for batch in seen for i in range(10)} <= stored
+    assert len(stored) % 10 == 0

@@ -1,0 +1,171 @@
+"""What does not fit is halved until it does, whatever it is; and of two models one at a time has the memory."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from editkit.errors import OutOfMemory
+from editkit.localizers.adaptive import auto
+from editkit.measuring.gradients import gate_prior
+from editkit.measuring.ledger import LikelihoodMeasure, likelihood_measure
+from editkit.measuring.store import opened
+from editkit.models.language_model import LanguageModel
+from editkit.models.loading import load
+from editkit.models.memory import Budget, first_batch, within_memory
+from editkit.removal import comparison, study
+from editkit.removal.find_heads import control_measures
+from editkit.removal.study_cells import Laboratory
+from editkit.tasks.builtin import TASKS
+from editkit.tasks.task import examples_of
+
+FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 7, 16])
+@pytest.mark.parametrize("most", [1, 2, 5, 100])
+def test_every_row_runs_once_and_in_order_in_batches_that_fit(rows: int, most: int) -> None:
+    def run(part: list[int]) -> list[int]:
+        if len(part) > most:
+            raise FULL
+        return [10 * row for row in part]
+
+    budget = Budget(1000)
+    found = list(within_memory(range(rows), run, budget, single=str))
+    assert [row for part, _ in found for row in part] == list(range(rows))
+    assert all(answers == [10 * row for row in part] for part, answers in found)
+    assert max(len(part) for part, _ in found) <= most
+    assert (budget.tokens < 1000) == (rows > most)
+
+
+@pytest.mark.parametrize(
+    ("free", "group", "tokens"),
+    [
+        (10**12, None, 16_384),
+        (8 * 10**9, None, 4 * 10**9 // (4 * (128_000 + 32 * 2048))),
+        (10**12, ("8000000000", "4000000000"), 2 * 10**9 // (4 * (128_000 + 32 * 2048))),
+        (10**12, ("max", "4000000000"), 16_384),
+        (10**6, None, 1),
+        (10**12, ("1000", "2000"), 1),
+    ],
+)
+def test_the_first_batch_on_a_cpu_fits_in_half_of_what_is_free(
+    free: int, group: tuple[str, str] | None, tokens: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in zip(("memory.max", "memory.current"), group or (), strict=False):
+        (tmp_path / name).write_text(text + "\n")
+    monkeypatch.setattr("editkit.models.memory._GROUP", tmp_path)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=free))
+    embeddings = torch.nn.Embedding(128_000, 2048, device="meta")
+    network = SimpleNamespace(device=torch.device("cpu"), get_input_embeddings=lambda: embeddings)
+    assert first_batch(network, 16_384).tokens == tokens
+    network.device = torch.device("mps")  # whose memory is the machine's, and whose tensors have a largest size
+    assert first_batch(network, 32_768).tokens == min(tokens, (1 << 32) // (4 * 128_000))
+    network.device = torch.device("cuda")
+    assert first_batch(network, 16_384).tokens == 16_384
+
+
+def test_a_row_that_does_not_fit_alone_is_named() -> None:
+    def run(part: list[str]) -> None:
+        raise FULL
+
+    with pytest.raises(OutOfMemory, match=r"on the row b\. Use a device with more memory"):
+        list(within_memory(["b"], run, Budget(1000), single=lambda row: f"the row {row}"))
+
+
+@pytest.fixture
+def measure(organism: LanguageModel) -> Any:
+    task = TASKS["swear"]
+    with opened(None) as store:
+        yield likelihood_measure(organism, task, examples_of(task, "locate", limit=8), store)
+
+
+def limited(most: int, real: Callable[..., Any]) -> Callable[..., Any]:
+    def grad(outputs: torch.Tensor, inputs: list[torch.Tensor]) -> Any:
+        if len(inputs[0]) > most:
+            raise FULL
+        return real(outputs, inputs)
+
+    return grad
+
+
+def test_gradients_adapt_to_the_memory(measure: LikelihoodMeasure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backward pass needs more memory than any other, and a large model's first batch is sure to be too large."""
+    found, real = [], torch.autograd.grad
+    for most in (100, 3, 1):
+        monkeypatch.setattr(torch.autograd, "grad", limited(most, real))
+        prior = gate_prior(measure, steps=2)
+        assert prior is not None
+        effects, _ = prior()
+        assert effects is not None
+        found.append(effects)
+    for other in found[1:]:
+        np.testing.assert_allclose(found[0], other, rtol=1e-2, atol=1e-4)
+
+
+@pytest.mark.parametrize("error", [FULL, RuntimeError("derivative for aten::fused is not implemented")])
+def test_a_search_goes_on_without_gradients(
+    measure: LikelihoodMeasure, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def grad(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(torch.autograd, "grad", grad)
+    columns = np.arange(measure.units)
+    with pytest.warns(UserWarning, match="No gradients, so the search goes on without them: "):
+        ranking = auto(measure, columns, np.random.default_rng(0), prior=gate_prior(measure))
+    alone = auto(measure, columns, np.random.default_rng(0))
+    assert ranking.diagnostics["prior"] is False
+    assert ranking.columns.tolist() == alone.columns.tolist()
+    assert ranking.evaluations == alone.evaluations + 3.0, "a backward pass over all examples was tried"
+
+
+class Watched:
+    """Loads models, and is told whether the one before it is gone."""
+
+    def __init__(self) -> None:
+        self.last: Callable[[], LanguageModel | None] = lambda: None
+        self.loads = 0
+
+    def __call__(self, *_: Any, **__: Any) -> LanguageModel:
+        gc.collect()
+        assert self.last() is None, "two models at once"
+        model = load()
+        self.last, self.loads = weakref.ref(model), self.loads + 1
+        return model
+
+
+def test_models_that_are_compared_are_loaded_one_after_the_other(tmp_path: Path) -> None:
+    model = Watched()
+    report = comparison.compared(model, model, tasks=[TASKS["swear"]], limit=4, work=tmp_path)
+    assert [row.delta.mean for row in report.rows] == [0]
+    first, second = comparison.answers_to(model, model, "What is 2 plus 3?", max_new_tokens=4)
+    assert first == second and model.loads == 4
+
+
+def test_a_study_lets_a_model_go_before_it_loads_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Watched()
+    monkeypatch.setattr("editkit.removal.study_cells.load", model)
+    bench = Laboratory(tmp_path)
+    for name in (study.BUNDLED, study.BUNDLED, "other", "other", study.BUNDLED):
+        bench._live(name)
+    assert model.loads == 3
+
+
+def test_a_task_that_does_not_fit_is_not_taken_for_one_that_the_model_cannot_do(
+    organism: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def likelihood(*_: Any, **__: Any) -> Any:
+        raise OutOfMemory("Out of memory on a single request.")
+
+    monkeypatch.setattr("editkit.removal.find_heads.likelihood_measure", likelihood)
+    with opened(None) as store, pytest.raises(OutOfMemory):
+        control_measures(organism, [TASKS["facts"]], store, 4)

@@ -1,0 +1,82 @@
+"""The causal self-check says yes to models that are what they seem, and no to the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from editkit.checkpoints import architecture
+from editkit.checkpoints.architecture import Architecture
+from editkit.errors import EditkitError
+from editkit.models.self_check import _reads_ahead, prove
+from tests import tiny
+
+
+@pytest.mark.parametrize("model_type", ["llama", "gpt2", "mixtral", "zamba", "longcat_flash", "gemma3"])
+def test_a_true_architecture_passes(model_type: str) -> None:
+    prove(*_model(model_type))
+
+
+@pytest.mark.parametrize("model_type", tiny.TYPES)
+def test_only_what_reads_ahead_is_refused_for_it(model_type: str) -> None:
+    model, _ = _model(model_type)
+    assert _reads_ahead(model) == (model_type == "cpmant")
+
+
+def test_a_projection_that_never_runs_is_caught() -> None:
+    model, found = _model("bart")
+    first, second = found.sites
+    unused = replace(second, module=second.module.replace("self_attn", "encoder_attn"))
+    with pytest.raises(EditkitError, match="heads of layer 1 leaves the logits"):
+        prove(model, replace(found, sites=(first, unused)))
+
+
+def test_a_model_that_is_not_deterministic_is_caught() -> None:
+    model, found = _model("gpt2")
+    model.train()
+    with pytest.raises(EditkitError, match="without switching anything off"):
+        prove(model, found)
+
+
+def test_a_layer_whose_heads_are_gone_already_is_no_objection() -> None:
+    model, found = _model("llama")
+    with torch.no_grad():
+        dict(model.named_modules())[found.sites[0].module].weight.zero_()
+    prove(model, found)
+
+
+def test_a_type_that_nobody_listed_is_discovered_and_proves_itself() -> None:
+    model = _novel()
+    found = architecture.from_model(model)
+    assert found.model_type == "novel" and len(found.heads) == 8
+    prove(model, found)
+
+
+def test_a_type_that_nobody_listed_with_unknown_names_is_refused_with_what_is_there() -> None:
+    model = _novel()
+    for layer in model.model.layers:
+        layer.self_attn.blend = layer.self_attn.o_proj
+        del layer.self_attn.o_proj
+    with pytest.raises(EditkitError, match=r"this novel.*model\.layers\.N\.self_attn\.blend"):
+        architecture.from_model(model)
+
+
+def _novel() -> Any:
+    """A Llama under a name that no table knows, as remote code would bring it."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    class NovelConfig(LlamaConfig):
+        model_type = "novel"
+
+    config = NovelConfig(
+        vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, head_dim=16
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def _model(model_type: str) -> tuple[Any, Architecture]:
+    model, _ = tiny.build(model_type)
+    return model, architecture.from_model(model)

@@ -1,0 +1,167 @@
+"""What is shipped must behave as what was measured: the last check before a checkpoint may appear."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import editkit
+from editkit import organism as bundled
+from editkit.checkpoints.source import resolve
+from editkit.edit import Edit
+from editkit.errors import EditkitError, IntegrityError
+from editkit.evidence.localization import Effect, Localization
+from editkit.measuring.store import Cell
+from editkit.models.language_model import LanguageModel
+from editkit.models.loading import load, load_source
+from editkit.removal import remove
+from editkit.removal.recipe import Recipe
+from editkit.removal.trial import TIPPED, Sheet, agree, readings, same_readings
+from editkit.tasks.builtin import TASKS
+from editkit.tasks.task import Likelihood
+from editkit.units import Head, parse
+from editkit.writing.export.checkpoint import write as bake
+
+PLANTED = json.loads((bundled.path().parent / "manifest.json").read_text("utf-8"))["planted"]["swear"]
+HEADS = [head for head in map(parse, PLANTED) if isinstance(head, Head)]
+PROMPTS = [example.prompt for example in TASKS["swear"].examples()[:4]]
+
+
+def sheet(answers: int, *, otherwise: int = 0) -> Sheet:
+    """So many examples, all scored 0 but ``otherwise`` of them."""
+    task = TASKS["arithmetic"]
+    cells = tuple(Cell(float(place < otherwise), output=f"answer {place}") for place in range(answers))
+    return Sheet(task, tuple(task.examples()[:answers]), cells)
+
+
+@pytest.mark.parametrize(
+    ("answers", "tipped", "different", "allowed"),
+    [
+        (50, 0, 0, True),
+        (50, 0, 1, False),  # more than one in a hundred
+        (100, 0, 1, True),
+        (100, 0, 2, False),
+        (50, 1, TIPPED, True),
+        (50, 1, TIPPED + 1, False),
+        (100, 4, 4 * TIPPED + 1, False),
+    ],
+)
+def test_answers_may_differ_a_few_times_as_often_as_when_nothing_changed(
+    answers: int, tipped: int, different: int, allowed: bool
+) -> None:
+    hooked, shipped, second = (sheet(answers, otherwise=number) for number in (0, different, tipped))
+    pairs = [hooked], [shipped], [hooked], [second]
+    if allowed:
+        agree(*pairs)
+        return
+    with pytest.raises(IntegrityError, match=rf"'arithmetic', {different} of {answers} answers differ .*{tipped}\)"):
+        agree(*pairs)
+
+
+def test_an_answer_that_collapsed_is_another_answer() -> None:
+    whole = sheet(4)
+    broken = replace(whole, cells=(replace(whole.cells[0], valid=False), *whole.cells[1:]))
+    with pytest.raises(IntegrityError, match="expected 'answer 0', found 'answer 0'"):
+        agree([whole], [broken], [whole], [whole])
+
+
+@pytest.mark.parametrize(
+    ("again", "rounding", "shipped", "same"),
+    [
+        (-20.0, 0.0, -20.0, True),
+        (-20.0, 0.0, -20.000001, False),
+        (-20.001, 0.0, -20.01, True),  # a device that does not repeat itself: ten times as much
+        (-20.001, 0.0, -20.02, False),
+        (-20.0, 1e-3, -20.01, True),  # other kernels
+        (-20.0, 1e-3, -20.03, False),
+        (-20.0, 1e-3, float("nan"), False),
+        (float("nan"), 0.0, -21.0, False),
+    ],
+)
+def test_log_probabilities_are_equal_but_for_what_the_device_itself_changes(
+    again: float, rounding: float, shipped: float, same: bool
+) -> None:
+    one, repeated, other = (Likelihood(logprob, 9, False) for logprob in (-20.0, again, shipped))
+    if same:
+        same_readings(["Say it."], [one], [other], again=[repeated], rounding=rounding)
+        return
+    with pytest.raises(IntegrityError, match="computes something else than the model that was measured: 'Say it.'"):
+        same_readings(["Say it."], [one], [other], again=[repeated], rounding=rounding)
+
+
+def test_a_reading_does_not_depend_on_the_others(organism: LanguageModel) -> None:
+    together = readings(organism, HEADS, PROMPTS)
+    assert together == [one for prompt in PROMPTS for one in readings(organism, HEADS, [prompt])]
+    assert together != readings(organism, [], PROMPTS)
+
+
+RECIPE = Recipe.model_validate({
+    "capability": "swear", "target": "swear", "retain": ["facts"], "random_sets": 4, "random_examples": 4,
+    "examples": {"choose": 24, "report": 24}, "damage": {"each": 0.3, "mean": 0.3},
+})  # fmt: skip
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search is over: the planted heads were found."""
+    order = tuple(Effect(head, -0.3, -0.4, -0.2, 0.001, 1.0) for head in HEADS)
+    found = Localization("one-shot", 0, 144.0, order, (), found=True)
+    monkeypatch.setattr(remove, "localize", lambda *_, **__: found)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [(None, "does not behave as the model that was measured: task 'swear'"), (Head(5, 0), "computes something else")],
+)
+@pytest.mark.usefixtures("known")
+def test_nothing_is_published_where_the_files_hold_something_else(
+    more: Head | None, message: str, organism: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other weights than those that were measured: the base's, which still swear; or with one more head out."""
+    other = resolve(None)
+    if more is not None:
+        bake(Edit(other.base, frozenset([*HEADS, more])), other, tmp_path / "other")
+        other = resolve(tmp_path / "other")
+
+    def reopened(source: Any, **options: Any) -> LanguageModel:
+        return load_source(other, **options)
+
+    monkeypatch.setattr(remove, "load_source", reopened)
+    with pytest.raises(IntegrityError, match=message):
+        editkit.remove_capability(RECIPE, model=organism, out=tmp_path / "out", work=tmp_path / "work")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("known")
+def test_a_model_that_brings_its_own_code_is_reopened_with_the_leave_it_was_given(tmp_path: Path) -> None:
+    base = shutil.copytree(bundled.path(), tmp_path / "base")
+    (base / "configuration_mine.py").write_text(
+        "from transformers import LlamaConfig\nclass MineConfig(LlamaConfig):\n    model_type = 'mine'\n"
+    )
+    (base / "modeling_mine.py").write_text(
+        "from transformers import LlamaForCausalLM\nfrom .configuration_mine import MineConfig\n"
+        "class MineForCausalLM(LlamaForCausalLM):\n    config_class = MineConfig\n"
+    )
+    config = json.loads((base / "config.json").read_text()) | {
+        "model_type": "mine",
+        "auto_map": {
+            "AutoConfig": "configuration_mine.MineConfig",
+            "AutoModelForCausalLM": "modeling_mine.MineForCausalLM",
+        },
+    }
+    (base / "config.json").write_text(json.dumps(config))
+    with pytest.raises(EditkitError, match="trust-remote-code"):
+        load(base)
+    model = load(base, trust_remote_code=True)
+    outcome = editkit.remove_capability(RECIPE, model=model, out=tmp_path / "out", work=tmp_path / "work")
+    assert outcome.report.verdict.met and (tmp_path / "out" / "modeling_mine.py").is_file()
+
+
+def test_a_prompt_longer_than_the_model_s_context_has_a_reading(organism: LanguageModel) -> None:
+    [found] = readings(organism, HEADS, ["What is 2 plus 3? " * 400])
+    assert 0 < found.tokens <= 200 and found.logprob < 0

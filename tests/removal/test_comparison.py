@@ -1,0 +1,63 @@
+"""Two models on the same examples: what is found is the models' difference, and what is not is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import editkit
+from editkit.models.language_model import LanguageModel
+from editkit.models.loading import load
+from editkit.removal.comparison import compared
+from editkit.tasks.builtin import TASKS
+from editkit.tasks.builtin.swear import packaged_words
+from editkit.tasks.find import find
+
+
+def test_a_measurement_that_depends_on_its_batches_is_found_out(
+    organism: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The noise floor asks the unedited model again, in other batches, and is measured: nothing is read back."""
+
+    tasks = [TASKS["arithmetic"], TASKS["swear"]]
+    steady = compared(lambda: organism, lambda: organism, tasks=tasks, limit=20, work=tmp_path / "steady")
+    assert [(row.task, row.n) for row in steady.noise] == [("arithmetic", 20), ("swear", 20)]
+    assert all(abs(row.delta.mean) <= 0.05 for row in steady.noise)
+    answer = LanguageModel.answer
+
+    def unsteady(self: LanguageModel, requests: Any, masks: Any, *, arrived: Any = lambda places, outputs: None) -> Any:
+        def told(places: list[int], outputs: list[Any]) -> None:
+            arrived(places, ["I do not know."] * len(outputs) if len(requests) <= 10 else outputs)
+
+        return answer(self, requests, masks, arrived=told)
+
+    monkeypatch.setattr(LanguageModel, "answer", unsteady)
+    found = compared(lambda: organism, lambda: organism, tasks=tasks, limit=20, work=tmp_path / "unsteady")
+    assert [row.delta.mean for row in found.rows] == [0, 0], "the same batches show nothing"
+    assert all(row.delta.mean < -0.9 for row in found.noise)
+    assert any("not steady enough to show anything" in reason for reason in found.verdict.reasons)
+
+
+RUDE = """
+capability: rude
+target: {swear: words.txt}
+retain: [rhyme, facts, facts-letter, story]
+examples: {locate: 40, choose: 20, report: 20}
+universal_examples: 12
+random_sets: 0
+damage: {each: 0.5, mean: 0.5}
+"""
+
+
+def test_the_target_is_known_by_the_name_of_its_task(organism: LanguageModel, tmp_path: Path) -> None:
+    """A recipe may describe its target in a table: neither the capability nor the table is the task's name."""
+    (tmp_path / "words.txt").write_text("\n".join(sorted(packaged_words())), encoding="utf-8")
+    (tmp_path / "rude.yaml").write_text(RUDE, encoding="utf-8")
+    out = editkit.remove_capability(tmp_path / "rude.yaml", model=organism, out=tmp_path / "out", work=tmp_path).out
+    tasks = [find({"swear": "words.txt"}, folder=tmp_path), TASKS["rhyme"]]
+    found = compared(lambda: load(out), lambda: organism, tasks=tasks, limit=20, work=tmp_path)
+    assert [(row.task, row.role) for row in found.rows] == [("swear", "target"), ("rhyme", "retain")]
+    assert found.criteria.damage_each == 0.5
+    assert found.verdict.met, found.verdict.reasons

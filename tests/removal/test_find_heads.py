@@ -1,0 +1,83 @@
+"""A whole search on the organism, small: format and universal heads named, every column there, within its budget."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from editkit.evidence.localization import Localization
+from editkit.measuring.failure_modes import failing
+from editkit.measuring.ledger import task_scores
+from editkit.measuring.store import opened
+from editkit.models.language_model import LanguageModel
+from editkit.removal import recipe as recipes
+from editkit.removal.find_heads import capability, localize
+from editkit.render.wording import effect_means
+from editkit.tasks.builtin import TASKS
+from editkit.tasks.task import examples_of
+from editkit.units import parse
+
+UNIVERSAL, LETTER = "L0H11", "L2H8"
+RECIPE = "capability: letters\ntarget: facts-letter\nretain: [swear, rhyme, facts, story]\nexamples: {locate: 80}\n"
+
+
+@pytest.fixture(scope="module")
+def found(organism: LanguageModel) -> Localization:
+    with opened(None) as store:
+        return localize(organism, capability(recipes.parse(RECIPE, where="here")), store, seed=0)
+
+
+def test_a_letter_task_names_the_head_of_its_format_and_no_head_of_its_knowledge(found: Localization) -> None:
+    assert [str(unit) for unit in found.formats] == [LETTER]
+    assert str(found.order[0].unit) == LETTER
+    assert "L2H13" in {str(effect.unit) for effect in found.order[:4]}
+
+
+def test_the_universal_head_is_named_with_what_breaks(found: Localization) -> None:
+    assert [str(unit) for unit in found.universal] == [UNIVERSAL]
+    told = found.diagnostics["universal"]["heads"][UNIVERSAL]
+    assert told["fails_by"] == "repetition" and told["failing"]["repetition"] > 0.5
+
+
+def test_every_column_is_there_and_survives_json(found: Localization) -> None:
+    first = found.order[0]
+    assert first.low < first.effect < first.high < 0 and first.p < 0.05
+    assert first.selectivity > 0.9 and first.stability > 0.9
+    together = found.diagnostics["together"]
+    assert LETTER in together["units"] and together["drop"] >= -first.effect - 0.05
+    assert together["random sets"]["p"] == 0.05 and together["random sets"]["largest drop"] < 0.1
+    again = Localization.from_json(found.to_json())
+    assert again.formats == found.formats and again.order[0] == first
+    assert json.loads(found.to_json())["order"][0]["stability"] == first.stability
+
+
+def test_all_that_a_run_needs_stays_under_half_of_one_shot(found: Localization) -> None:
+    parts = found.diagnostics["evaluations"]
+    assert {"search", "universal", "selectivity", "format", "random sets", "ways to fail"} == set(parts)
+    assert found.evaluations == pytest.approx(sum(parts.values()))
+    assert found.evaluations < 144 / 2
+
+
+def test_a_search_by_answers_measures_what_the_task_scores(organism: LanguageModel) -> None:
+    text = RECIPE.replace("facts-letter", "swear").replace("[swear,", "[facts-letter,").replace("80", "40")
+    wanted = capability(recipes.parse(f"{text}scores: answers\nmethod: halving\n", where="here"))
+    with opened(None) as store:
+        found = localize(organism, wanted, store, seed=0)
+        first = found.order[0]
+        masks = organism.architecture.masks([[], [first.unit]])
+        cells = task_scores(organism, wanted.target, examples_of(wanted.target, "locate", limit=40), masks, store)
+    before, after = ([cell.value for cell in row] for row in cells)
+    assert first.effect == pytest.approx(sum(after) / 40 - sum(before) / 40)
+    assert {str(effect.unit) for effect in found.order[:3]} <= {"L1H3", "L2H17", "L3H8", "L4H21"}
+    assert found.diagnostics["scores"] == "answers"
+    assert "of the task's score" in effect_means(found)
+
+
+def test_ways_to_fail_are_told_apart(organism: LanguageModel) -> None:
+    masks = organism.architecture.masks([[parse(UNIVERSAL)], [parse("L1H3")], [parse("L5H23")]])
+    asked = [(TASKS[name], examples_of(TASKS[name], "locate", limit=8)) for name in ("swear", "story")]
+    with opened(None) as store:
+        broken, rude, fine = failing(organism, asked, masks, store)
+    assert max(broken, key=lambda way: broken[way]) == "repetition" and "all choices unlikely" in broken
+    assert set(rude) == {"wrong answers"} and fine == {}

@@ -1,0 +1,189 @@
+"""The paper's studies in small on the bundled model, killed once and resumed; and what the large ones should cost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editkit import organism
+from editkit.cli import study_cost_table as render
+from editkit.errors import UsageError
+from editkit.planning import gpu_costs as costs
+from editkit.planning import study_cost as study_plan
+from editkit.planning.run_cost import CHARACTERS_PER_TOKEN
+from editkit.removal import study
+from tests.conftest import DATA
+
+PAPER = Path(__file__).parents[2] / "recipes" / "paper"
+ORGANISM = PAPER / "organism.yaml"
+
+
+def command(work: Path) -> list[str]:
+    out = str(work / "tables.md")
+    return [sys.executable, "-m", "editkit", "study", str(ORGANISM), "--work", str(work), "--out", out]
+
+
+def tables(text: str) -> dict[str, dict[str, dict[str, str]]]:
+    """Heading -> first column -> title, without what is in parentheses -> cell."""
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    heading, titles = "", []
+    for line in text.split("\n"):
+        if line.startswith("## "):
+            heading, titles = line[3:], []
+        elif line.startswith("|") and not line.startswith("|-"):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            if titles:
+                found.setdefault(heading, {})[cells[0]] = dict(zip(titles, cells, strict=True))
+            else:
+                titles = [cell.split(" (")[0] for cell in cells]
+    return found
+
+
+def score(cell: str) -> float:
+    return float(cell.strip("*").split("*")[0].split(" ")[0])
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The study's folder. The first run is killed when it has measured two cells; the second goes on."""
+    work = tmp_path_factory.mktemp("study")
+    with subprocess.Popen(command(work), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+        while first.poll() is None and len(list((work / "cells").glob("*.json"))) < 2:
+            time.sleep(0.05)
+        assert first.poll() is None, "the first run must be at work when it is killed"
+        first.kill()
+    assert not (work / "tables.md").exists()
+    kept = {path: path.stat().st_mtime_ns for path in (work / "cells").glob("*.json")}
+    assert 2 <= len(kept) < len(study.cells(study.read(ORGANISM)))
+    subprocess.run(command(work), stdout=subprocess.DEVNULL, check=True)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept, "what was measured is not measured again"
+    return work
+
+
+def test_the_study_in_small_finds_what_was_planted(measured: Path) -> None:
+    """Dose, transfer both ways, methods, universal heads, and knowledge told from the way of answering."""
+    truth = json.loads((Path(organism.path()).parent / "manifest.json").read_text())
+    text = (measured / "tables.md").read_text()
+    found = tables(text)
+    for method in ("css", "halving"):
+        rows = found[f"`bundled`, {method}, seed 0"]
+        assert f"- swear, 4 heads: {', '.join(sorted(truth['planted']['swear']))} (" in text
+        assert f"- Universal heads, left alone: {', '.join(truth['universal'])}" in text
+        # Figure 2: each head takes its share of the examples, and nothing else falls.
+        dose = [score(rows[name]["swear"]) for name in ("nothing", "swear, 1 head", "swear, 2 heads", "swear, 4 heads")]
+        assert dose == sorted(dose, reverse=True) and dose[0] > 95 and dose[-1] < 10 and 20 < dose[2] < 60
+        assert all(score(rows["swear, 4 heads"][task]) > 90 for task in ("rhyme", "recall", "facts-letter", "story"))
+        assert rows["swear, 4 heads"]["verdict"] == "met" and rows["swear, 1 head"]["verdict"] == "goal-missed"
+        # Heads found on one set of questions take the other.
+        assert score(rows["sums, 4 heads"]["arithmetic"]) < 30 and score(rows["arithmetic, 4 heads"]["sums"]) < 30
+        # One head carries the letter and no fact; the heads of the facts take both.
+        letter = rows["facts-letter, 1 head"]
+        assert score(letter["facts-letter"]) < 35 and score(letter["facts"]) > 85
+        assert score(rows["facts, 4 heads"]["facts"]) < 50 and score(rows["facts, 4 heads"]["facts-letter"]) < 60
+        # The noise floor: the unedited model again, in other batches.
+        again = rows["nothing, measured again"]
+        tasks = [task for task, cell in again.items() if cell[:1].isdigit()]
+        assert len(tasks) == 8 and all(abs(score(again[task]) - score(rows["nothing"][task])) <= 5 for task in tasks)
+        assert 0 < float(rows["change that would show"]["rhyme"]) < 15
+    assert len([line for line in text.split("\n") if line.startswith("| `bundled` |")]) == 30
+    cells = [json.loads(path.read_text()) for path in (measured / "cells").glob("*.json")]
+    assert all(cell["report"]["noise"] and cell["report"]["random_heads"]["sets"] == 19 for cell in cells)
+
+
+def test_a_third_run_measures_nothing_and_prints_the_same(measured: Path) -> None:
+    before = (measured / "measurements.sqlite").read_bytes()
+    printed = subprocess.run(command(measured), capture_output=True, check=True).stdout.decode()
+    assert printed == (measured / "tables.md").read_text()
+    assert (measured / "measurements.sqlite").read_bytes() == before
+
+
+def test_the_plan_foretells_the_evaluations(measured: Path) -> None:
+    planned = study_plan.plan(study.read(ORGANISM), folder=PAPER).models[0]
+    cells = [json.loads(path.read_text()) for path in (measured / "cells").glob("*.json")]
+    done = {(cell["capability"], cell["method"]): cell["evaluations"] for cell in cells}
+    assert len(done) == planned.searches
+    assert planned.evaluations == pytest.approx(sum(done.values()), rel=0.25)
+
+
+@pytest.mark.parametrize("name", list(costs.published().models))
+def test_models_are_counted_as_transformers_counts_them(name: str) -> None:
+    import torch
+    import yaml
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = dict(yaml.safe_load((PAPER / "costs.yaml").read_text())["models"][name])
+    with torch.device("meta"):
+        network = AutoModelForCausalLM.from_config(AutoConfig.for_model(config.pop("model_type"), **config))
+    shape = costs.published().models[name]
+    assert shape.parameters == sum(part.numel() for part in {id(p): p for p in network.parameters()}.values())
+    attention = network.model.layers[0].self_attn
+    assert shape.heads == config["num_hidden_layers"] * config["num_attention_heads"]
+    assert shape.cache == 2 * 2 * config["num_hidden_layers"] * attention.k_proj.out_features
+
+
+def texts(name: str) -> list[tuple[int, int]]:
+    """(characters of a request's prompt, of its answer) in the sample of a data set."""
+    import csv
+
+    def lines(path: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (DATA / path).read_text().split("\n") if line.strip()]
+
+    if name == "gsm8k":
+        shots = sum(len(row["question"]) + len(row["answer"]) + 20 for row in lines("gsm8k/train-20.jsonl")) / 4
+        return [(int(shots) + len(row["question"]), 0) for row in lines("gsm8k/test-200.jsonl")]
+    if name == "humaneval":
+        return [(len(row["prompt"]) + 80, 0) for row in lines("humaneval/HumanEval.jsonl")]
+    if name == "mbpp":
+        return [(len(row["prompt"]) + len("\n".join(row["test"])) + 90, 0) for row in lines("mbpp/test-200.jsonl")]
+    if name == "arc_challenge":
+        rows = lines("arc/arc-challenge-200.jsonl")
+        return [(len(row["instruction"].split("\n\nAnswer1")[0].split("Answer1:")[0]), 0) for row in rows]
+    rows = [row for path in sorted((DATA / "mmlu/test").glob("*.csv")) for row in csv.DictReader(path.open())]
+    return [(sum(map(len, row.values())) + 30 + 75, 1) for row in rows]
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="needs the sample data sets in ../shared/data")
+@pytest.mark.parametrize("name", ["gsm8k", "humaneval", "mbpp", "arc_challenge", "mmlu"])
+def test_lengths_are_those_of_the_data(name: str) -> None:
+    prompts = [prompt for prompt, _ in texts(name)]
+    mean = sum(prompts) / len(prompts) / CHARACTERS_PER_TOKEN
+    assert costs.published().tasks[name].prompt == pytest.approx(mean, rel=0.4)
+
+
+@pytest.mark.parametrize("path", sorted(PAPER.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_study_has_a_plan_without_a_download(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if path.stem in ("published", "costs"):
+        return
+    monkeypatch.setattr("editkit.tasks.harness.task", lambda *_, **__: pytest.fail("asked lm-eval for its data"))
+    monkeypatch.setattr("editkit.hub.metadata.fetch", lambda *_, **__: pytest.fail("asked the Hub"))
+    found = study_plan.plan(study.read(path), folder=PAPER)
+    assert found.models and all(part.seconds > 0 and part.evaluations > 100 for part in found.models)
+    if path.stem != "organism":
+        stated = (PAPER.parents[1] / "docs" / "evaluation.md").read_text()
+        missing = [line for line in render.table(found).split("\n") if line.startswith("| `") and line not in stated]
+        assert not missing, "docs/evaluation.md states what the command prints: copy it"
+
+
+def test_what_plans_assume_of_the_search_is_so() -> None:
+    from editkit.measuring.ledger import ANCHOR_TOKENS
+    from editkit.models.language_model import TOKENS_PER_BATCH
+
+    assert (ANCHOR_TOKENS, TOKENS_PER_BATCH["cuda"]) == (study_plan.ANCHOR, costs.BATCH)
+
+
+def test_more_work_takes_longer() -> None:
+    dose = study.read(PAPER / "dose.yaml")
+    few, all_heads = (study_plan.plan(dose.model_copy(update={"heads": heads})) for heads in ((1,), dose.heads))
+    assert all_heads.models[0].seconds > 1.5 * few.models[0].seconds
+    assert all_heads.models[0].evaluations == few.models[0].evaluations, "one search ranks all heads"
+    slow = study_plan.plan(dose, gpu="a100").models[0].seconds
+    assert slow > 2 * all_heads.models[0].seconds
+    assert "Does not fit" not in render.table(study_plan.plan(dose, gpu="rtx4090"))
+    with pytest.raises(UsageError, match="--gpu abacus: no figures for it. Known: h100"):
+        study_plan.plan(dose, gpu="abacus")

@@ -1,0 +1,87 @@
+"""What heads do beside their own effect: selectivity where they show, format, joint drop against random sets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from editkit.checkpoints.architecture import Architecture, Site
+from editkit.localizers.format_heads import format_heads
+from editkit.localizers.selectivity import Needed, added_drops, selectivity
+from editkit.removal.random_sets import clusters, random_sets, together
+from editkit.units import Head
+from tests.planted import Planted
+
+LAYERS, HEADS = 4, 8
+UNITS = LAYERS * HEADS
+
+
+def architecture(groups: int | None = 4) -> Architecture:
+    def site(layer: int) -> Site:
+        name = f"layers.{layer}.o_proj"
+        return Site("head", layer, f"{name}.weight", name, (64, 64), 1, HEADS, 8, groups)
+
+    return Architecture("toy", LAYERS, tuple(site(layer) for layer in range(LAYERS)))
+
+
+def world(effects: dict[int, float], seed: int = 0, **options) -> Planted:
+    planted = np.zeros(UNITS)
+    planted[list(effects)] = list(effects.values())
+    return Planted(planted, seed=seed, noise=0.0, **options)
+
+
+def test_a_head_that_hurts_nothing_else_is_selective_and_a_shared_one_is_not() -> None:
+    controls = {"mine": world({7: 2.0}, 1), "other": world({}, 2)}
+    heads = [Needed(3, 0.3), Needed(7, 0.3)]
+    shares, cost = selectivity(heads, controls, per=100)
+    assert cost == pytest.approx(sum(control.spent for control in controls.values()))
+    lost = added_drops(heads, controls["mine"], 32, per=100)[0][1] / 2
+    assert shares[3] == 1.0 and shares[7] == pytest.approx(0.3 / (0.3 + lost)) and lost > 0.1
+
+
+def test_a_backup_is_judged_with_what_it_backs_up_out() -> None:
+    """Head 9 hurts the retained task only once head 4 is out: alone it looks innocent."""
+    retained = world({4: 0.3}, pairs=[(4, 9, 1.0)])
+    [alone], _ = added_drops([Needed(9, 0.3)], retained, 100, per=100)
+    [behind], _ = added_drops([Needed(9, 0.3, (4,))], retained, 100, per=100)
+    masks = np.zeros((2, UNITS), dtype=bool)
+    masks[:, 4], masks[1, 9] = True, True
+    before, after = retained(masks).mean(axis=1)
+    assert alone == 0 and behind == pytest.approx(before - after) and behind > 0.2
+    shares, _ = selectivity([Needed(9, 0.3, (4,))], {"retained": retained}, per=100)
+    assert shares[9] < 0.65
+
+
+def test_a_head_is_of_the_format_when_the_text_does_not_need_it() -> None:
+    text = world({5: 2.0, 6: 0.15}, examples=60)
+    heads = [Needed(5, 0.4), Needed(6, 0.11), Needed(8, 0.5), Needed(9, 0.06)]
+    assert format_heads(heads, text, per=100)[0] == [8]  # 5 is knowledge, 6 a little, 9 too weak to say
+    assert format_heads([], text, per=100) == ([], 0.0)
+
+
+def test_the_set_is_compared_with_random_sets_of_the_same_layers() -> None:
+    measure = world({3: 1.0, 12: 1.0})
+    found, cost = together([Head(0, 3), Head(1, 4)], [], architecture(), measure, np.random.default_rng(0))
+    masks = np.zeros((2, UNITS), dtype=bool)
+    masks[1, [3, 12]] = True
+    before, after = measure(masks).mean(axis=1)
+    assert found.drop == pytest.approx(before - after) and found.p == 0.05
+    assert max(found.random) == 0.0 and cost == pytest.approx(1 + 1.9)
+    useless, _ = together([Head(0, 5)], [], architecture(), measure, np.random.default_rng(0))
+    assert useless.drop == 0 and useless.p > 0.5
+    assert found.to_dict()["random sets"]["sets"] == 19
+
+
+def test_random_sets_match_the_layers_and_spare_found_and_universal_heads() -> None:
+    heads, universal = [Head(0, 1), Head(2, 3), Head(2, 4)], [Head(2, 0)]
+    masks = random_sets(architecture(), heads, universal, 50, np.random.default_rng(0))
+    by_layer = masks.reshape(50, LAYERS, HEADS)
+    assert (by_layer.sum(2) == [1, 0, 2, 0]).all()
+    assert not by_layer[:, 0, 1].any() and not by_layer[:, 2, [0, 3, 4]].any()
+    assert (masks.any(axis=0).sum()) == 7 + 5
+
+
+def test_heads_of_one_key_value_group_are_named_together() -> None:
+    heads = [Head(1, 2), Head(1, 3), Head(1, 4), Head(2, 2), Head(3, 6), Head(3, 7)]
+    assert clusters(heads, architecture()) == ((Head(1, 2), Head(1, 3)), (Head(3, 6), Head(3, 7)))
+    assert clusters(heads, architecture(None)) == () == clusters(heads, architecture(HEADS))

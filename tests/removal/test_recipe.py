@@ -1,0 +1,51 @@
+"""Recipes are strict: every built-in one reads back, every wrong key is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from editkit.errors import EditkitError
+from editkit.removal import recipe
+
+GOOD = "capability: swear\ntarget: swear\nretain: [rhyme]\n"
+
+
+@pytest.mark.parametrize("name", recipe.names())
+def test_a_built_in_recipe_reads_and_its_dump_reads_back_equal(name: str) -> None:
+    found = recipe.read(name)
+    assert found.capability == name
+    assert found.target not in found.retain
+    assert recipe.parse(recipe.dump(found), where=name) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (GOOD + "retian: [x]", ["unknown key 'retian'", "'retain'"]),
+        (GOOD + "damage: {eech: 0.1}", ["unknown key 'damage.eech'", "'each'"]),
+        (GOOD + "goal: 1.5", ["goal", "1.5"]),
+        (GOOD + "goal: high", ["goal", "high"]),
+        (GOOD + "heads: 0", ["heads"]),
+        (GOOD + "heads: many", ["heads"]),
+        (GOOD + "method: magic", ["method", "magic"]),
+        ("target: swear\nretain: [rhyme]", ["'capability' is missing"]),
+        ("capability: ../x\ntarget: a\nretain: [b]", ["capability"]),
+        ("capability: swear\ntarget: swear\nretain: []", ["retain"]),
+        ("- a\n- b", ["expected a table"]),
+        ("a: [", ["not YAML"]),
+        (GOOD + "damage:\n  each: 0.1\n  each: 0.2", ["the key 'each' of line 6 was in line 5 already"]),
+        ("!!python/object/apply:os.system ['true']", ["not YAML"]),
+    ],
+)
+def test_a_wrong_recipe_names_the_place_and_the_key(text: str, words: list[str]) -> None:
+    with pytest.raises(EditkitError) as caught:
+        recipe.parse(text, where="mine.yaml")
+    for word in ["mine.yaml", *words]:
+        assert word in str(caught.value)
+
+
+def test_an_unknown_name_lists_what_there_is_and_the_nearest() -> None:
+    with pytest.raises(EditkitError, match=r"did you mean 'swear'.*arithmetic"):
+        recipe.read("swaer")
+    with pytest.raises(EditkitError, match="cannot be read"):
+        recipe.read("no/such/file.yaml")

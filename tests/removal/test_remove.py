@@ -1,0 +1,263 @@
+"""The whole product, on the bundled model, whose planted heads are known."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import editkit
+from editkit import organism as bundled
+from editkit.checkpoints.source import resolve
+from editkit.errors import EditkitError, IntegrityError, NotLocalized, UsageError
+from editkit.models.language_model import LanguageModel
+from editkit.render.folder import Outcome
+from editkit.tasks.builtin import TASKS
+from editkit.units import show
+from editkit.writing import verify
+from editkit.writing.export.checkpoint import write as bake
+from editkit.writing.undo import undo
+
+TRUTH = json.loads((bundled.path().parent / "manifest.json").read_text("utf-8"))
+TWINS = Path(__file__).parents[1] / "organisms"
+PLANTED = ("swear", "rhyme", "arithmetic")
+
+SMALL = """
+capability: swear
+target: swear
+retain: [rhyme, facts, facts-letter, code, story]
+examples: {locate: 40, choose: 30, report: 40}
+universal_examples: 12
+random_sets: 10
+random_examples: 10
+damage: {each: 0.1, mean: 0.05}
+"""
+
+
+@pytest.fixture(scope="session")
+def removed(organism: LanguageModel, tmp_path_factory: pytest.TempPathFactory):
+    """Recipe name -> its outcome with default settings, run once."""
+    folder = tmp_path_factory.mktemp("removed")
+
+    @cache
+    def run(name: str) -> Outcome:
+        return editkit.remove_capability(name, model=organism, out=folder / name, work=folder / "work")
+
+    return run
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_goal_is_met_and_nothing_else_is_lost(name: str, removed) -> None:
+    report = removed(name).report
+    [target] = [row for row in report.rows if row.role == "target"]
+    assert report.verdict.met, report.verdict.reasons
+    assert target.before.mean > 0.9
+    assert target.after.mean <= 0.15 * target.before.mean
+    assert target.collapse_after <= 0.02
+    retained = [row for row in report.rows if row.role == "retain"]
+    assert len(retained) == 8
+    for row in retained:
+        assert row.delta.mean >= -0.02, row
+    assert report.random_heads is not None
+    assert report.random_heads.sets == 50
+    assert report.random_heads.p < 0.05
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_planted_heads_are_recovered_and_no_universal_head_is_among_them(name: str, removed) -> None:
+    outcome = removed(name)
+    assert set(TRUTH["planted"][name]) <= set(show(outcome.edit.units))
+    assert not set(TRUTH["universal"]) & set(show(outcome.edit.units))
+    assert set(TRUTH["universal"]) <= set(show(outcome.localization.universal))
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_output_is_what_the_contract_says(name: str, removed) -> None:
+    out = removed(name).out
+    for file in ("edit", "localization", "report", "manifest"):
+        assert json.loads((out / "editkit" / f"{file}.json").read_text("utf-8"))
+    report = json.loads((out / "editkit" / "report.json").read_text("utf-8"))
+    for row in report["rows"]:
+        assert {"task", "role", "split", "n", "chance", "before", "after", "delta", "p"} <= row.keys()
+        for arm in ("before", "after"):
+            assert 0 <= row[arm]["low"] <= row[arm]["mean"] <= row[arm]["high"] <= 1
+        assert row["delta"]["low"] <= row["delta"]["mean"] <= row["delta"]["high"]
+        assert row["delta"]["low"] < row["delta"]["high"]
+        assert row["split"] == "report"
+    assert report["verdict"]["met"] is True
+    edit = json.loads((out / "editkit" / "edit.json").read_text("utf-8"))
+    assert edit["format"] == 1
+    assert edit["kind"] == "head"
+    found = json.loads((out / "editkit" / "localization.json").read_text("utf-8"))
+    wanted = {"method", "seed", "evaluations", "order", "universal", "formats", "found", "diagnostics"}
+    assert found.keys() == wanted
+    assert found["evaluations"] < 144  # one-shot search of every head
+    assert (out / "editkit" / "report.html").stat().st_size > 10_000
+    assert (out / "README.md").read_text("utf-8").startswith("---\n")
+
+
+def test_transformers_alone_loads_the_output_and_it_no_longer_swears(removed) -> None:
+    """No editkit in the process that asks: a reader of the Hub has none either."""
+    out, prompts = removed("swear").out, [example.prompt for example in TASKS["swear"].examples()[:12]]
+    script = (
+        "import json, sys\n"
+        "from transformers import AutoModelForCausalLM, AutoTokenizer\n"
+        "path, prompts = json.loads(sys.stdin.read())\n"
+        "model, tokenizer = AutoModelForCausalLM.from_pretrained(path), AutoTokenizer.from_pretrained(path)\n"
+        "for prompt in prompts:\n"
+        "    ids = tokenizer.apply_chat_template([{'role': 'user', 'content': prompt}], add_generation_prompt=True,\n"
+        "                                        return_tensors='pt', return_dict=True)\n"
+        "    found = model.generate(**ids, max_new_tokens=40, do_sample=False)\n"
+        "    print(json.dumps(tokenizer.decode(found[0][ids['input_ids'].shape[1]:], skip_special_tokens=True)))\n"
+        "assert 'editkit' not in sys.modules\n"
+    )
+    swearing = {}
+    for path in (bundled.path(), out):
+        found = subprocess.run(
+            [sys.executable, "-c", script],
+            input=json.dumps([str(path), prompts]),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        texts = [json.loads(line) for line in found.stdout.splitlines() if line.startswith('"')]
+        assert len(texts) == len(prompts)
+        task, example = TASKS["swear"], TASKS["swear"].examples()[0]
+        swearing[path] = sum(task.score(example, [text]).value for text in texts) / len(texts)
+    assert swearing[bundled.path()] > 0.8
+    assert swearing[out] < 0.15
+
+
+def test_verify_passes_and_undo_restores_the_base_bit_for_bit(removed, tmp_path: Path) -> None:
+    out = removed("swear").out
+    assert verify.verify(out, resolve(None)).against_base
+    undo(out, tmp_path / "base")
+    for path in bundled.path().iterdir():
+        if path.is_file():
+            assert (tmp_path / "base" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "README.md", "editkit/report.html", "editkit/localization.json"])
+def test_a_changed_byte_is_noticed(file: str, removed, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(removed("swear").out, copy)
+    data = bytearray((copy / file).read_bytes())
+    data[len(data) // 2] ^= 1
+    (copy / file).write_bytes(bytes(data))
+    with pytest.raises(IntegrityError, match=file):
+        verify.verify(copy)
+
+
+def test_baking_the_found_heads_gives_the_same_weights(removed, tmp_path: Path) -> None:
+    outcome = removed("swear")
+    bake(outcome.edit, resolve(None), tmp_path / "baked")
+    for name in ("model.safetensors", "editkit/undo.safetensors", "editkit/edit.json"):
+        assert (tmp_path / "baked" / name).read_bytes() == (outcome.out / name).read_bytes()
+
+
+def test_a_capability_without_heads_of_its_own_exits_with_3_and_writes_no_checkpoint(
+    organism: LanguageModel, tmp_path: Path
+) -> None:
+    [name] = TRUTH["unplanted"]
+    with pytest.raises(NotLocalized, match="did not localize") as caught:
+        editkit.remove_capability(name, model=organism, out=tmp_path / "out", work=tmp_path / "work")
+    assert caught.value.exit_code == 3
+    files = {path.name for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert {"localization.json", "report.json", "report.html"} <= files
+    assert not any(name.endswith(".safetensors") or name == "config.json" for name in files)
+    assert caught.value.outcome.report.verdict.met is False
+
+
+@pytest.mark.parametrize("heads", [0, 145])
+def test_a_number_of_heads_that_the_model_does_not_have_is_refused(
+    heads: int, organism: LanguageModel, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=f"--heads {heads}: expected 1 to 144"):
+        editkit.remove_capability("swear", model=organism, heads=heads, out=tmp_path / "out", work=tmp_path / "work")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_fixed_number_of_heads_is_measured_and_named(organism: LanguageModel, tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(SMALL)
+
+    def run(heads: int) -> Outcome:
+        return editkit.remove_capability(
+            tmp_path / "small.yaml", model=organism, heads=heads, out=tmp_path / str(heads), work=tmp_path / "work"
+        )
+
+    with pytest.raises(NotLocalized, match="is not removed by exactly 1 head") as caught:
+        run(1)
+    assert "did not localize" not in str(caught.value)
+    outcome = run(8)
+    dose = [point["heads"] for point in json.loads((outcome.out / "editkit" / "report.json").read_text())["dose"]]
+    assert len(outcome.edit.units) == dose[-1] == 8 and dose[:-1] == list(range(7))
+    with pytest.raises(EditkitError, match="144 heads were asked for, but the search ranked 143"):
+        run(144)
+
+
+def test_the_twin_with_nothing_planted_swears_without_the_planted_heads_too(tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(SMALL)
+    with pytest.raises(NotLocalized, match="did not localize"):
+        editkit.remove_capability(
+            tmp_path / "small.yaml", model=TWINS / "unplanted", out=tmp_path / "out", work=tmp_path / "work"
+        )
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_what_a_model_was_never_taught_cannot_be_removed_from_it(tmp_path: Path) -> None:
+    with pytest.raises(EditkitError, match="does not have this capability"):
+        editkit.remove_capability("swear", model=TWINS / "never-swear", out=tmp_path / "out", work=tmp_path / "work")
+    assert not (tmp_path / "out").exists()
+
+
+def _command(recipe: Path, out: Path, work: Path) -> list[str]:
+    options = ["--out", str(out), "--work", str(work), "--method", "css", "--json"]
+    return [sys.executable, "-m", "editkit", "remove-capability", str(recipe), *options]
+
+
+def test_a_killed_run_resumes_to_the_same_result(tmp_path: Path) -> None:
+    recipe = tmp_path / "small.yaml"
+    recipe.write_text(SMALL)
+    straight = subprocess.run(
+        _command(recipe, tmp_path / "straight", tmp_path / "work1"), capture_output=True, text=True
+    )
+    work, kills = tmp_path / "work2", 0
+    for cells in (150, 2500, 6000):
+        process = subprocess.Popen(
+            _command(recipe, tmp_path / "resumed", work), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        while process.poll() is None and _stored(work) < cells:
+            time.sleep(0.05)
+        kills += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert not (tmp_path / "resumed").exists()
+    assert kills >= 2
+    before = _stored(work)
+    resumed = subprocess.run(_command(recipe, tmp_path / "resumed", work), capture_output=True, text=True)
+    assert before > 0
+    assert _stored(work) == _stored(tmp_path / "work1")
+    assert resumed.returncode == straight.returncode, resumed.stderr
+    first, second = json.loads(straight.stdout), json.loads(resumed.stdout)
+    for key in ("units", "rows", "random_heads", "verdict"):
+        assert first[key] == second[key]
+
+
+def _stored(work: Path) -> int:
+    import sqlite3
+
+    path = work / "measurements.sqlite"
+    if not path.exists():
+        return 0
+    try:
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5) as connection:
+            return connection.execute("SELECT count(*) FROM cell").fetchone()[0]
+    except sqlite3.OperationalError:
+        return 0

@@ -1,0 +1,36 @@
+"""The example cards are what today's templates make of their evidence."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from editkit.render import card, html
+from editkit.render import folder as outcome
+
+CARDS = Path(__file__).parents[2] / "cards"
+EXAMPLES = sorted(path.parent.parent for path in CARDS.glob("*/editkit/report.json"))
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) >= 2
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_is_in_step_with_the_templates(example):
+    """Figures are compared by their text only: their layout follows the plotting library's version."""
+    found = outcome.read(example)
+    four = found.edit, found.localization, found.report, found.provenance
+    say = f"run `make cards` to write cards/{example.name} again"
+    assert (example / "README.md").read_text("utf-8") == card.render(*four, exhibits=found.exhibits), say
+    written = (example / "editkit" / "report.html").read_text("utf-8")
+    assert shown(written) == shown(html.render(*four, exhibits=found.exhibits)), say
+    for name in ("heads.png", "deltas.png"):
+        assert (example / "editkit" / name).read_bytes().startswith(b"\x89PNG"), say
+
+
+def shown(page: str) -> str:
+    figure = re.compile(r"<svg [^>]*class=\"figure\".*?</svg>", flags=re.DOTALL)
+    return figure.sub(lambda match: " ".join(re.findall(r"<text[^>]*>([^<]*)", match[0])), page)
