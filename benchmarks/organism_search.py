@@ -23,13 +23,15 @@ from editkit.checkpoints.files import digest_of
 from editkit.evidence.localization import Localizer
 from editkit.localizers import LOCALIZERS
 from editkit.localizers.compressed import csb, css
-from editkit.measuring.ledger import likelihood_measure
+from editkit.measuring.ledger import Ledger
+from editkit.measuring.likelihood import likelihood_measure
 from editkit.measuring.store import Store, opened
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load
 from editkit.organism import layout
 from editkit.removal import recipe
-from editkit.removal.find_heads import capability, localize
+from editkit.removal.capability import capability
+from editkit.removal.find_heads import localize
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import examples_of
 from editkit.units import parse
@@ -80,7 +82,7 @@ def run(out: Path, *, work: Path | None = None) -> None:
 
 
 def _whole(model: LanguageModel, skill: str, seed: int, store: Store) -> Trial:
-    found = localize(model, capability(recipe.read(skill)), store, method="auto", seed=seed)
+    found = localize(Ledger(model, store), capability(recipe.read(skill)), method="auto", seed=seed)
     wanted = layout.planted(skill)
     first = [str(effect.unit) for effect in found.order[: len(wanted)]]
     return Trial(skill, WHOLE, found.evaluations, len(set(first) & set(wanted)), len(wanted))
@@ -89,7 +91,7 @@ def _whole(model: LanguageModel, skill: str, seed: int, store: Store) -> Trial:
 def _single(model: LanguageModel, skill: str, method: str, seed: int, store: Store) -> Trial:
     """With the search set cut to a few examples, and the universal head told."""
     task, columns = TASKS[skill], model.architecture.column
-    measure = likelihood_measure(model, task, examples_of(task, "locate", limit=2 * EXAMPLES), store)
+    measure = likelihood_measure(Ledger(model, store), task, examples_of(task, "locate", limit=2 * EXAMPLES))
     measure = replace(measure, anchors=measure.anchors[:EXAMPLES])
     aside = columns[parse(layout.UNIVERSAL_HEAD)]  # type: ignore[index]
     rng = np.random.default_rng(0 if method in FIXED else seed)

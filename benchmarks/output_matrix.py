@@ -24,6 +24,7 @@ from editkit.checkpoints.source import Source
 from editkit.edit import Base
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load, load_source
+from editkit.models.placement import Placement
 from editkit.tasks.task import Generate, Loglikelihood, Request
 
 VOCABULARY = 128_256
@@ -92,7 +93,7 @@ def main() -> None:
         write_model(Path(folder))
         for dtype in ("float32", "bfloat16"):
             source = Source(Path(folder), Base("random", "random"))
-            for line in rows(load_source(source, device="cpu", dtype=dtype)):
+            for line in rows(load_source(source, Placement("cpu", dtype))):
                 print(line)
                 print(line, file=sys.stderr)
 

@@ -26,11 +26,13 @@ import torch
 from benchmarks.ways import Bench, Timed, editkit, hooked, library, reference, rows_only
 from editkit.checkpoints.source import Source
 from editkit.edit import Base
-from editkit.measuring.ledger import LikelihoodMeasure, likelihood_measure
+from editkit.measuring.ledger import Ledger
+from editkit.measuring.likelihood import Anchor, LikelihoodMeasure, likelihood_measure
 from editkit.measuring.store import opened
 from editkit.models.batches import shared_length
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load, load_source
+from editkit.models.placement import Placement
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import Example, Loglikelihood, examples_of
 
@@ -74,17 +76,17 @@ def _off(scores: np.ndarray, truth: np.ndarray) -> float:
 
 def organism(examples: int, device: str, store: Any) -> Bench:
     task, model = TASKS["arithmetic"], load(device=device)
-    measure = likelihood_measure(model, task, examples_of(task, "locate", limit=examples), store)
+    measure = likelihood_measure(Ledger(model, store), task, examples_of(task, "locate", limit=examples))
     return Bench(f"The organism, {_size(model)} parameters", measure, new_tokens=16)
 
 
 def large(folder: Path, device: str, dtype: str, prompts: list[str], answer: str, store: Any, note: str) -> Bench:
     """A random Llama with the organism's tokenizer; a model that knows nothing never stops early."""
-    model = load_source(Source(folder, Base("random", "random")), device=device, dtype=dtype)
+    model = load_source(Source(folder, Base("random", "random")), Placement(device, dtype))
     anchors = tuple(
-        (Example(str(place), text), (Loglikelihood(text, answer),), 0) for place, text in enumerate(prompts)
+        Anchor(Example(str(number), text), (Loglikelihood(text, answer),)) for number, text in enumerate(prompts)
     )
-    measure = LikelihoodMeasure(model, TASKS["story"], anchors, store, lambda cells: None)
+    measure = LikelihoodMeasure(Ledger(model, store), TASKS["story"], anchors)
     return Bench(f"A random Llama, {_size(model)} parameters, {dtype}, {note}", measure, new_tokens=64)
 
 
@@ -127,7 +129,7 @@ def table(bench: Bench, python: str | None, *, count: int, repeats: int) -> str:
             truth,
             repeats,
         )  # fmt: skip
-    plain = replace(bench, measure=replace(bench.measure, model=replace(bench.model, blocks=None)))
+    plain = bench.of(replace(bench.model, blocks=None))
     sweep = race(
         [
             ("editkit, single heads, no layers shared", editkit(plain, singles), len(singles), repeats),
@@ -180,7 +182,7 @@ def _shown(bench: Bench, found: dict[str, Result], sweep: dict[str, Result]) -> 
 
 def few_shot_table(bench: Bench, *, few: int) -> str:
     """What all prompts begin with, run once per mask or for every row; the slow ways on a few examples only."""
-    whole = replace(bench, measure=replace(bench.measure, model=replace(bench.model, prefixes=False))).first(few)
+    whole = bench.of(replace(bench.model, prefixes=False)).first(few)
     contexts = [bench.model.encode(request)[0] for request in bench.requests]
     mask = bench.random_masks(1)
     generated = statistics.median(reference(bench.first(1), mask, generated=True)()[0] for _ in range(3))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from benchmarks import peers
-from editkit.measuring.ledger import LikelihoodMeasure
+from editkit.measuring.likelihood import LikelihoodMeasure
 from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
 from editkit.tasks.task import Loglikelihood
@@ -35,11 +35,11 @@ class Bench:
 
     @property
     def model(self) -> LanguageModel:
-        return self.measure.model
+        return self.measure.ledger.model
 
     @property
     def requests(self) -> list[Loglikelihood]:
-        return [requests[pick] for _, requests, pick in self.measure.anchors]
+        return [anchor.requests[anchor.pick] for anchor in self.measure.anchors]
 
     def job(self, masks: np.ndarray) -> peers.Job:
         heads, site = self.model.architecture.heads, self.model.architecture.sites[0]
@@ -76,6 +76,10 @@ class Bench:
         middle = [place for place, head in enumerate(heads) if head.layer == self.model.architecture.layers // 2]
         return np.eye(len(heads), dtype=bool)[middle[:count]]
 
+    def of(self, model: LanguageModel) -> Bench:
+        """The same on another model."""
+        return replace(self, measure=replace(self.measure, ledger=replace(self.measure.ledger, model=model)))
+
     def first(self, examples: int) -> Bench:
         """The same on fewer examples."""
         return replace(self, measure=replace(self.measure, anchors=self.measure.anchors[:examples]))
@@ -86,7 +90,7 @@ def editkit(bench: Bench, masks: np.ndarray) -> Timed:
 
     def run() -> np.ndarray:
         with tempfile.TemporaryDirectory() as folder, opened(Path(folder) / "store.sqlite") as store:
-            return replace(bench.measure, store=store)(masks)
+            return replace(bench.measure, ledger=replace(bench.measure.ledger, store=store))(masks)
 
     return bench.timed(run)
 

@@ -1,4 +1,4 @@
-"""editkit: find the heads a capability hangs on, remove them from the weights, and prove what changed.
+"""editkit: find the heads a capability depends on, remove them from the weights, and prove what changed.
 
     import editkit
 
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from editkit.errors import NotLocalized as NotLocalized
     from editkit.errors import TooMuchDamage as TooMuchDamage
     from editkit.models.loading import load as load
+    from editkit.models.placement import Placement as Placement
     from editkit.units import Head as Head
     from editkit.units import Neuron as Neuron
+    from editkit.workspace import Session as Session
     from editkit.writing.bake import bake as bake
 
 __version__ = "0.1.0"
@@ -41,6 +43,8 @@ _PUBLIC = {
     "IntegrityError": "errors",
     "Neuron": "units",
     "NotLocalized": "errors",
+    "Placement": "models.placement",
+    "Session": "workspace",
     "TooMuchDamage": "errors",
     "bake": "writing.bake",
     "evaluate": "api",
@@ -50,22 +54,7 @@ _PUBLIC = {
     "remove_capability": "api",
 }
 
-__all__ = [
-    "Base",
-    "Edit",
-    "EditkitError",
-    "Head",
-    "IntegrityError",
-    "Neuron",
-    "NotLocalized",
-    "TooMuchDamage",
-    "bake",
-    "evaluate",
-    "knocked_out",
-    "load",
-    "localize",
-    "remove_capability",
-]
+__all__ = sorted(_PUBLIC)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from editkit.edit import Base
+from editkit.progress import Stages, silent
+
+
+@dataclass(frozen=True)
+class Session:
+    """Where a call keeps its measurements, what it may run, and who hears of its progress.
+
+    Args:
+        work: the folder of measurements; the user's cache if None. What is there is not measured again.
+        allow_code: let Python scorers run here, and code that the model writes run in a sandbox.
+        command: what the card says was typed.
+    """
+
+    work: Path | None = None
+    allow_code: bool = False
+    stages: Stages = silent
+    command: str = ""
 
 
 @dataclass(frozen=True)

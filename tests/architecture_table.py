@@ -33,23 +33,6 @@ def row(model_type: str, found: Architecture) -> str:
     return f"| `{model_type}` | {', '.join(f'`{name}`' for name in tensors)} | {'; '.join(notes)} |"
 
 
-def summary(text: str) -> str:
-    """The README's table: the types of docs/architectures.md by the name of their output projection."""
-    rows = re.findall(r"^\| `([\w-]+)` \| `([\w.]+)\.weight`", text, flags=re.MULTILINE)
-    groups: dict[str, list[str]] = {}
-    for model_type, tensor in rows:
-        groups.setdefault(tensor.rsplit(".", 1)[-1], []).append(model_type)
-    lines = [
-        f"{len(rows)} model types are proved by the tests:",
-        "",
-        "| output projection | types | |",
-        "|---|--:|---|",
-    ]
-    for name, types in sorted(groups.items(), key=lambda group: -len(group[1])):
-        lines.append(f"| `{name}` | {len(types)} | {', '.join(types)} |")
-    return "\n".join(lines)
-
-
 HEAD = """# Supported architectures
 
 Written by `python -m tests.architecture_table > docs/architectures.md`; a test holds it in step.

@@ -17,7 +17,7 @@ import numpy as np
 class Planted:
     """Implements ``Measure``. ``asked`` keeps every mask that was measured, ``spent`` the cost in full passes.
 
-    ``effects[h]`` is in margin units. ``share[h]`` is the share of examples that hang on head h (1 = all).
+    ``effects[h]`` is in margin units. ``share[h]`` is the share of examples that depend on head h (1 = all).
     ``pairs``: (a, b, effect): the effect shows only when both are out. ``backups``: (head, backup, part): this part
     of the head's effect is hidden until the backup is out too.
     """

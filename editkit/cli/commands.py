@@ -10,11 +10,15 @@ import textwrap
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from editkit.errors import EditkitError, UsageError, first_line
+
+if TYPE_CHECKING:
+    from editkit.models.placement import Placement
+    from editkit.workspace import Session
 
 METHODS = ("auto", "halving", "css", "csb", "greedy", "one-shot")
 
@@ -139,6 +143,22 @@ work = click.option(
     metavar="DIR",
     help="Where measurements are kept. Default: the user's cache.",
 )
+
+
+def placement(options: dict[str, Any]) -> Placement:
+    """How the model options say that a model is loaded; they are taken out of ``options``."""
+    from editkit.models.placement import Placement
+
+    given = {key: options.pop(key) for key in ("device", "dtype", "trust_remote_code") if key in options}
+    return Placement(**given)
+
+
+def session(options: dict[str, Any], command: str = "") -> Session:
+    """Where measurements go and what may run, as the options say; they are taken out of ``options``."""
+    from editkit.cli import terminal
+    from editkit.workspace import Session
+
+    return Session(options.pop("work"), options.pop("allow_code", False), terminal.stages(), command)
 
 
 def require_folder(option: str, path: Path | None) -> None:

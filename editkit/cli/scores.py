@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from editkit.cli.commands import allow_code, as_json, placing, print_json, remote_code, seed, work
+from editkit.cli.commands import allow_code, as_json, placement, placing, print_json, remote_code, seed, session, work
 
 
 @click.command()
@@ -21,7 +20,7 @@ from editkit.cli.commands import allow_code, as_json, placing, print_json, remot
 @allow_code
 @work
 @as_json
-def evaluate(model: str | None, base: str | None, as_json: bool, work: Path | None, **options: Any) -> None:
+def evaluate(model: str | None, base: str | None, as_json: bool, **options: Any) -> None:
     """Scores with intervals, alone or against a base.
 
     With --base: paired differences on the same examples, and a verdict.
@@ -29,12 +28,12 @@ def evaluate(model: str | None, base: str | None, as_json: bool, work: Path | No
     from editkit import api
     from editkit.cli import terminal
 
-    stages = terminal.stages()
+    options |= {"placement": placement(options), "session": session(options)}
     if base is None:
-        found = api.standings(model, work=work, stages=stages, **options)
+        found = api.standings(model, **options)
         click.echo(found.to_json(), nl=False) if as_json else terminal.show(terminal.standings(found))
     else:
-        report = api.evaluate(model, base=base, work=work, stages=stages, **options)
+        report = api.evaluate(model, base=base, **options)
         click.echo(report.to_json(), nl=False) if as_json else terminal.show(terminal.compared(report))
 
 
@@ -51,7 +50,7 @@ def compare(prompt: str, as_json: bool, **options: Any) -> None:
     from editkit import api
     from editkit.cli import terminal
 
-    before, after = api.compare(prompt=prompt, **options)
+    before, after = api.compare(prompt=prompt, placement=placement(options), **options)
     if as_json:
         print_json({"prompt": prompt, "base": before, "model": after})
     else:

@@ -16,11 +16,13 @@ from editkit.cli.commands import (
     as_json,
     method,
     note,
+    placement,
     placing,
     print_json,
     remote_code,
     require_folder,
     seed,
+    session,
     which_model,
     work,
     write,
@@ -28,7 +30,9 @@ from editkit.cli.commands import (
 from editkit.errors import NotLocalized, TooMuchDamage, UsageError
 
 if TYPE_CHECKING:
+    from editkit.models.language_model import LanguageModel
     from editkit.planning.run_cost import Plan
+    from editkit.render.folder import Outcome
 
 BUNDLED = "No --model given: using the small bundled model (the organism)."
 
@@ -59,27 +63,40 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, heads: str | None
         _try_dry(name, as_json, **options)
         return
     from editkit import api
+    from editkit.checkpoints.source import resolve
     from editkit.cli import publishing, terminal
-    from editkit.hub import Preflight, Pushed
-    from editkit.render.folder import Outcome
+    from editkit.hub import preflight, push_finished
 
+    push, source = options.pop("push"), None
+    if push is not None:
+        preflight(push, base=None)  # nothing is downloaded for somebody who may not publish
+    source = resolve(options.pop("model"), options.pop("revision"))
+    if push is not None:
+        terminal.console(sys.stderr).print(
+            publishing.preflight(preflight(push, base=source.base, like=source.directory))
+        )
     document: dict[str, Any] = {}
 
-    def told(news: Preflight | Outcome | Pushed) -> None:
-        if isinstance(news, Preflight):
-            terminal.console(sys.stderr).print(publishing.preflight(news))
-        elif as_json:
-            document.update(news.summary() if isinstance(news, Outcome) else {"pushed": asdict(news)})
+    def told(outcome: Outcome) -> None:
+        if as_json:
+            document.update(outcome.summary())
         else:
-            terminal.show(terminal.removal(news) if isinstance(news, Outcome) else publishing.pushed(news))
+            terminal.show(terminal.removal(outcome))
 
+    options |= {"placement": placement(options), "session": session(options, _as_typed())}
     try:
-        api.remove_capability(name, heads=number, command=_as_typed(), stages=terminal.stages(), told=told, **options)
+        outcome = api.remove_capability(name, model=source, heads=number, **options)
+        told(outcome)
+        if push is not None:
+            pushed = push_finished(outcome.out, push)
+            document["pushed"] = asdict(pushed)
+            if not as_json:
+                terminal.show(publishing.pushed(pushed))
     except (NotLocalized, TooMuchDamage) as error:
         told(error.outcome)
         raise
     finally:
-        if document:
+        if as_json and document:
             print_json(document)
 
 
@@ -122,7 +139,7 @@ def inspect(model: str | None, revision: str | None, as_json: bool) -> None:
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="F", help="Write a head map here.")
 @as_json
 def localize(name: str, out: Path | None, plot: Path | None, as_json: bool, **options: Any) -> None:
-    """Rank the heads a capability hangs on.
+    """Rank the heads a capability depends on.
 
     With intervals and diagnostics. Exit code 3 if there are none.
     """
@@ -137,7 +154,7 @@ def localize(name: str, out: Path | None, plot: Path | None, as_json: bool, **op
     if options["model"] is None:
         note(BUNDLED)
     model = _load(options)
-    found = api.localize(model, name, stages=terminal.stages(), **options)
+    found = api.localize(model, name, session=session(options), **options)
     if out is not None:
         write(out, found.to_json().encode())
     if plot is not None:
@@ -162,17 +179,17 @@ def universal(as_json: bool, **options: Any) -> None:
     if options["model"] is None:
         note(BUNDLED)
     model = _load(options)
-    found = api.universal(model, stages=terminal.stages(), **options)
+    found = api.universal(model, session=session(options), **options)
     heads = model.architecture.heads
     print_json(found.to_dict(heads)) if as_json else terminal.show(terminal.universal(found, heads))
 
 
-def _load(options: dict[str, Any]) -> Any:
+def _load(options: dict[str, Any]) -> LanguageModel:
     """Load what the model options name, and take them out of ``options``."""
-    from editkit.models.loading import load
+    from editkit.checkpoints.source import resolve
+    from editkit.models.loading import load_source
 
-    taken = {key: options.pop(key) for key in ("revision", "device", "dtype", "trust_remote_code")}
-    return load(options.pop("model"), **taken)
+    return load_source(resolve(options.pop("model"), options.pop("revision")), placement(options))
 
 
 def _try_dry(name: str, as_json: bool, out: Path | None, push: str | None, **options: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editkit.cli.commands import note, placing, require_folder, work, write
+from editkit.cli.commands import note, placement, placing, require_folder, work, write
 from editkit.errors import EditkitError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _measured(wanted: Study, file: Path, work: Path | None, options: dict[str, A
     from editkit.workspace import cache
 
     folder = work or cache() / "studies" / wanted.study
-    bench = Laboratory(folder, file.parent, stages=terminal.stages(), **options)
+    bench = Laboratory(folder, file.parent, placement(options), options["allow_code"], terminal.stages())
 
     def told(cell: studies.Cell, place: int, total: int) -> None:
         name, heads = cell.capability.recipe.capability, "1 head" if cell.heads == 1 else f"{cell.heads} heads"

@@ -1,4 +1,4 @@
-"""Ways to find the heads a capability hangs on: one file per method, all called ``localizer(measure, columns, rng)``.
+"""Ways to find the heads a capability depends on: one file per method, all called ``localizer(measure, columns, rng)``.
 
 >>> LOCALIZERS["css"](measure, columns, np.random.default_rng(0)).columns[:5]
 array([ 41, 107,  12,  63,  90])

@@ -1,6 +1,6 @@
 """How a model fails without a head: it repeats itself, says nothing readable, or finds every choice unlikely.
 
-failing(model, {"facts": [...], "story": [...]}, masks, store)
+failing(ledger, [(facts, [...]), (story, [...])], masks)
 -> [{"repetition": .83, "all choices unlikely": .17}, ...]        shares of the answers, one dict per mask
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from editkit.measuring.ledger import task_scores
-from editkit.measuring.store import Cell, Store
-from editkit.models.language_model import LanguageModel
+from editkit.measuring.answers import task_scores
+from editkit.measuring.ledger import Ledger
+from editkit.measuring.store import Cell
 from editkit.tasks.degeneration import degeneration
 from editkit.tasks.task import Example, Generate, Task
 
@@ -22,7 +22,7 @@ UNLIKELY = 0.5
 
 
 def failing(
-    model: LanguageModel, asked: Sequence[tuple[Task, Sequence[Example]]], masks: np.ndarray, store: Store
+    ledger: Ledger, asked: Sequence[tuple[Task, Sequence[Example]]], masks: np.ndarray
 ) -> list[Mapping[str, float]]:
     """Let the model answer under each mask, and say how it fails.
 
@@ -36,7 +36,7 @@ def failing(
     found: list[Counter[str]] = [Counter() for _ in masks]
     unedited = np.zeros((1, masks.shape[1]), dtype=bool)
     for task, examples in asked:
-        before, *after = task_scores(model, task, examples, np.concatenate([unedited, masks]), store)
+        before, *after = task_scores(ledger, task, examples, np.concatenate([unedited, masks]))
         text = isinstance(task.requests(examples[0])[0], Generate)
         for counter, cells in zip(found, after, strict=True):
             counter.update(_way(old, new, text) for old, new in zip(before, cells, strict=True))

@@ -16,7 +16,7 @@ import torch
 
 from editkit.errors import OutOfMemory, first_line
 from editkit.localizers.adaptive import Prior
-from editkit.measuring.ledger import LikelihoodMeasure
+from editkit.measuring.likelihood import LikelihoodMeasure
 from editkit.models.encoding import Encoded
 from editkit.models.knockout import gated
 from editkit.models.memory import Budget, within_memory
@@ -44,15 +44,13 @@ def gate_prior(
         A function that gives (effects float[heads], in nats per token, negative = the head is needed, or None, with a
         warning, where a backward pass fails or does not fit; cost in evaluations of the full search set).
     """
-    if getattr(measure.model.network, "is_quantized", False):
+    if getattr(measure.ledger.model.network, "is_quantized", False):
         return None
 
     def prior() -> tuple[np.ndarray | None, float]:
-        rows = [
-            measure.model.encode(requests[pick])
-            for _, requests, pick in measure.anchors[: min(limit, measure.examples)]
-        ]
-        budget = Budget(measure.model.budget.tokens // BACKWARD_MEMORY)
+        model = measure.ledger.model
+        rows = [model.encode(anchor.requests[anchor.pick]) for anchor in measure.anchors[:limit]]
+        budget = Budget(model.budget.tokens // BACKWARD_MEMORY)
         total, pass_cost = np.zeros(measure.units), BACKWARD * len(rows) / measure.examples
         for step in range(steps):
             try:
@@ -69,7 +67,7 @@ def gate_prior(
 
 def _gradient(measure: LikelihoodMeasure, rows: Sequence[Encoded], scale: float, budget: Budget) -> np.ndarray:
     """Sum over rows of d(mean log-probability of the answer)/d(gate), all gates at ``scale``."""
-    model = measure.model
+    model = measure.ledger.model
     total, waiting = np.zeros(measure.units), list(rows)
     width = max(len(context) + len(answer) for context, answer in rows)
 

@@ -25,6 +25,7 @@ from editkit.models.batches import Batch, batches, distinct
 from editkit.models.encoding import Encoded, encode, window_of
 from editkit.models.knockout import knocked_out
 from editkit.models.memory import Budget, layout, partly_outside, within_memory
+from editkit.models.placement import Placement
 from editkit.models.shared_layers import keeping, widened
 from editkit.tasks.task import Generate, Likelihood, Output, Request
 
@@ -50,10 +51,8 @@ class LanguageModel:
     """Whether what all rows begin with may run once per mask (``prefix.reusable``)."""
     padded: bool = field(default=False, compare=False)
     """Whether rows of other lengths may share a batch (``padding.harmless``)."""
-    placement: str | dict[str, Any] = field(default="auto", compare=False)
-    """What was asked for as its device."""
-    trusted: bool = field(default=False, compare=False)
-    """Whether code that came with its files may run; an edited copy of them brings the same code."""
+    asked: Placement = field(default=Placement(), compare=False)
+    """How it was loaded."""
     proved: bool = field(default=True, compare=False)
     """Whether its sites were proved at load."""
 
@@ -72,10 +71,11 @@ class LanguageModel:
         return hashlib.sha256((rules + str(self.tokenizer.chat_template)).encode()).hexdigest()
 
     @property
-    def place(self) -> str | dict[str, Any]:
-        """Where a model goes that takes its place while this one is ``parked``: part by part to the same devices."""
+    def placement(self) -> Placement:
+        """Of a model that takes its place while this one is ``parked``: part by part on the same devices."""
         places = layout(self.network)
-        return self.placement if not places or partly_outside(places) else places
+        same = self.asked.device if not places or partly_outside(places) else places
+        return replace(self.asked, device=same, dtype=self.dtype)
 
     @property
     def rounding(self) -> float:

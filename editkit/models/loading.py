@@ -15,6 +15,7 @@ from editkit.checkpoints.source import Source, resolve
 from editkit.errors import EditkitError, first_line
 from editkit.models.language_model import TOKENS_PER_BATCH, LanguageModel
 from editkit.models.memory import first_batch
+from editkit.models.placement import Placement
 from editkit.models.shared_layers import REFUSALS, shareable
 
 _UNLOADABLE = (*REFUSALS, OSError, ImportError)
@@ -34,29 +35,17 @@ def load(
 
     Args:
         model: a Hub id or a local directory; None loads the bundled organism.
-        device: ``auto`` takes a GPU if there is one; ``cpu``, ``cuda``, ``cuda:1``, ``mps``, or ``balanced`` to spread
-            the layers over all GPUs.
-        dtype: ``auto`` keeps the checkpoint's own; else ``float32``, ``bfloat16`` or ``float16``.
-        trust_remote_code: run Python files that came with the checkpoint. Off: such models are refused.
-        check: run the causal self-check (``proof.prove``): zero mask changes nothing, every site something.
+        device, dtype, trust_remote_code: see ``Placement``.
+        check: run the causal self-check (``self_check.prove``): zero mask changes nothing, every site something.
 
     Raises:
         EditkitError: unknown model, missing weights, unsupported architecture, or a failed self-check.
     """
-    return load_source(
-        resolve(model, revision), device=device, dtype=dtype, trust_remote_code=trust_remote_code, check=check
-    )
+    return load_source(resolve(model, revision), Placement(device, dtype, trust_remote_code), check=check)
 
 
-def load_source(
-    source: Source,
-    *,
-    device: str | dict[str, Any] = "auto",
-    dtype: str = "auto",
-    trust_remote_code: bool = False,
-    check: bool = True,
-) -> LanguageModel:
-    """``load`` for a source that is already resolved; ``device`` may say which part goes where (``memory.layout``)."""
+def load_source(source: Source, placement: Placement = Placement(), *, check: bool = True) -> LanguageModel:
+    """``load`` for a source that is already resolved."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
@@ -68,14 +57,15 @@ def load_source(
     logging.disable_progress_bar()
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # what it would warn of is an error here, or no matter
+    device, dtype, trusted = placement.device, placement.dtype, placement.trust_remote_code
     spread = not isinstance(device, str) or device in {"balanced", "balanced_low_0", "sequential"}
-    options: dict[str, Any] = {"device_map": device} if spread else {}
+    options: dict[str, Any] = {"device_map": device if isinstance(device, str) else dict(device)} if spread else {}
     try:
-        tokenizer = _with_words(source, AutoTokenizer, trust_remote_code)
+        tokenizer = _with_words(source, AutoTokenizer, trusted)
         network, loaded = AutoModelForCausalLM.from_pretrained(
             source.directory,
             dtype=dtype if dtype == "auto" else getattr(torch, dtype),
-            trust_remote_code=trust_remote_code,
+            trust_remote_code=trusted,
             use_safetensors=None,
             output_loading_info=True,
             ignore_mismatched_sizes=True,
@@ -107,8 +97,7 @@ def load_source(
         blocks=shareable(network, architecture),
         prefixes=reusable(network),
         padded=harmless(network, tokenizer),
-        placement=device,
-        trusted=trust_remote_code,
+        asked=placement,
         proved=check,
     )
 

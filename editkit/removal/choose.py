@@ -19,11 +19,9 @@ from editkit.evidence.intervals import mean_interval
 from editkit.evidence.localization import Localization
 from editkit.evidence.report import judge
 from editkit.evidence.samples import labels
-from editkit.measuring.store import Store
-from editkit.models.language_model import LanguageModel
-from editkit.progress import Stages, silent
-from editkit.removal.find_heads import Capability
-from editkit.removal.trial import Sheet, answers, rows
+from editkit.measuring.ledger import Ledger
+from editkit.removal.capability import Capability
+from editkit.removal.trial import Sheet, trial_of
 from editkit.units import Head
 
 
@@ -36,14 +34,7 @@ class Choice:
 
 
 def choose(
-    model: LanguageModel,
-    wanted: Capability,
-    found: Localization,
-    store: Store,
-    *,
-    count: int | None = None,
-    seed: int = 0,
-    stages: Stages = silent,
+    ledger: Ledger, wanted: Capability, found: Localization, *, count: int | None = None, seed: int = 0
 ) -> Choice:
     """Try the strongest 1, 2, 3, ... heads; or 1, 2, 4, ... where the search found none, to show what they do.
 
@@ -53,34 +44,31 @@ def choose(
     Raises:
         EditkitError: if ``count`` is more than there are to choose from.
     """
-    recipe, rng = wanted.recipe, np.random.default_rng(seed)
+    trial, rng = trial_of(wanted, split="choose", seed=seed), np.random.default_rng(seed)
     ranked = [effect.unit for effect in found.order if isinstance(effect.unit, Head)]
     if count is not None and count > len(ranked):
         raise EditkitError(
             f"{count} heads were asked for, but the search ranked {len(ranked)} (universal heads are set aside). "
             "Ask for fewer (--heads), or leave the number open."
         )
-    most = min(len(ranked), count or recipe.max_heads)
-    with stages("Choosing heads", None) as advance:
-
-        def tried(tasks: Sequence, number: int) -> list[Sheet]:
-            mask, limit = model.architecture.mask(ranked[:number]), recipe.examples.choose
-            return answers(model, tasks, mask, store, split="choose", limit=limit, advance=advance)
-
-        [unedited], retained = tried([wanted.target], 0), tried(wanted.retain, 0)
-        dose, chosen, hoped = [_dose(0, unedited, retained, rng)], None, None
+    most = min(len(ranked), count or wanted.recipe.max_heads)
+    chosen, hoped = None, None
+    with ledger.stage("Choosing heads") as ledger:
+        unedited = trial.sheet(ledger, wanted.target)
+        retained = [trial.sheet(ledger, task) for task in wanted.retain]
+        dose = [_dose(0, unedited, retained, rng)]
         for number in numbers(most, thorough=found.found):
             if chosen is not None and number > chosen + 2 and number != count:
                 continue  # enough is known of the curve
-            [sheet] = tried([wanted.target], number)
+            heads = ranked[:number]
+            sheet = trial.sheet(ledger, wanted.target, heads)
             share, at_worst = kept(unedited, sheet, rng)
-            reached = share <= recipe.goal
-            others = tried(wanted.retain, number) if reached or number == count else []
+            reached = share <= wanted.recipe.goal
+            others = [trial.sheet(ledger, task, heads) for task in wanted.retain] if reached or number == count else []
             dose.append(_dose(number, sheet, others, rng))
             if chosen is None and reached:
-                paired = rows(wanted, [unedited, *retained], [sheet, *others], split="choose", rng=rng)
-                met = judge(paired, recipe.criteria).met
-                chosen = number if met and at_worst <= recipe.goal else None
+                met = judge(trial.rows([unedited, *retained], [sheet, *others]), trial.criteria).met
+                chosen = number if met and at_worst <= wanted.recipe.goal else None
                 hoped = hoped or (number if met else None)
     number = count or chosen or hoped or _least(dose)
     return Choice(frozenset(ranked[:number]), tuple(dose))

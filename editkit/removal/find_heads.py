@@ -1,11 +1,10 @@
-"""Find the heads a capability hangs on: universal heads aside, a localizer on the rest, then what else they do."""
+"""Find the heads a capability depends on: universal heads aside, a localizer on the rest, then what else they do."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,15 +17,13 @@ from editkit.localizers.flip_test import LEAST_DROP, SIGNIFICANT
 from editkit.localizers.format_heads import format_heads, same_questions
 from editkit.localizers.selectivity import Needed, selectivity
 from editkit.localizers.universal import Universals, universal
+from editkit.measuring.answers import AnswerMeasure
 from editkit.measuring.failure_modes import failing
 from editkit.measuring.gradients import gate_prior
-from editkit.measuring.ledger import AnswerMeasure, LikelihoodMeasure, SearchMeasure, likelihood_measure
-from editkit.measuring.store import Store
-from editkit.models.language_model import LanguageModel
-from editkit.progress import Stages, silent
-from editkit.removal.random_sets import Together, together
-from editkit.removal.recipe import Recipe
-from editkit.tasks.find import find
+from editkit.measuring.ledger import Ledger
+from editkit.measuring.likelihood import LikelihoodMeasure, SearchMeasure, likelihood_measure
+from editkit.removal.capability import Capability
+from editkit.removal.joint_knockout import JointKnockout, joint_knockout
 from editkit.tasks.task import Task, examples_of
 
 STRONGEST, FALLBACK = 8, 5
@@ -41,44 +38,7 @@ SHOWN = 3
 """Answers per control task that show how the model fails without a universal head."""
 
 
-@dataclass(frozen=True)
-class Capability:
-    """A recipe with its tasks found: what to lose, what to keep, and the model's standing on both."""
-
-    recipe: Recipe
-    target: Task
-    retain: tuple[Task, ...]
-
-
-def capability(recipe: Recipe, *, folder: Path = Path("."), allow_code: bool = False) -> Capability:
-    """Find the recipe's tasks.
-
-    Args:
-        folder: where the recipe lies; the files it names are looked up there.
-        allow_code: whether Python scorers may run here, and code that the model writes in a sandbox.
-
-    Raises:
-        EditkitError: an unknown task, or a target that is also retained.
-    """
-
-    def found(spec: Any) -> Task:
-        return find(spec, where=f"recipe {recipe.capability!r}", folder=folder, allow_code=allow_code)
-
-    target, retain = found(recipe.target), tuple(found(spec) for spec in recipe.retain)
-    if target.name in {task.name for task in retain}:
-        raise EditkitError(f"The recipe {recipe.capability!r} both removes and retains {target.name!r}: drop one.")
-    return Capability(recipe, target, retain)
-
-
-def localize(
-    model: LanguageModel,
-    wanted: Capability,
-    store: Store,
-    *,
-    method: str | None = None,
-    seed: int = 0,
-    stages: Stages = silent,
-) -> Localization:
+def localize(ledger: Ledger, wanted: Capability, *, method: str | None = None, seed: int = 0) -> Localization:
     """Rank the heads by what their knockout costs the target, universal heads set aside first.
 
     Only the ``locate`` split is looked at. Deterministic in ``seed``; what the store holds is not measured again.
@@ -92,25 +52,25 @@ def localize(
     recipe, name = wanted.recipe, method or wanted.recipe.method
     if name not in LOCALIZERS:
         raise EditkitError(f"There is no method {name!r}. Known: {', '.join(LOCALIZERS)}.")
-    with stages("Baseline answers", None) as advance:
+    with ledger.stage("Baseline answers") as told:
         examples = examples_of(wanted.target, "locate", limit=recipe.examples.locate)
-        measure = likelihood_measure(model, wanted.target, examples, store, advance=advance)
+        measure = likelihood_measure(told, wanted.target, examples)
         search: SearchMeasure = measure
         if recipe.scores == "answers":
-            search = AnswerMeasure(model, wanted.target, tuple(examples), store, advance)
-        controls = control_measures(model, wanted.retain, store, recipe.universal_examples, advance=advance)
-    general = universal_heads(controls, wanted.retain, per=search.examples, seed=seed, stages=stages)
+            search = AnswerMeasure(told, wanted.target, tuple(examples))
+        controls = control_measures(told, wanted.retain, recipe.universal_examples)
+    general = universal_heads(ledger, controls, wanted.retain, per=search.examples, seed=seed)
     columns = np.setdiff1d(np.arange(measure.units), general.columns)
     localizer: Localizer = LOCALIZERS[name]
     if name == "auto":
         asked_as_text = _as_text(wanted.target, controls) is not None
         left = usual_budget(measure.units) - general.evaluations - AFTERWARDS - asked_as_text * FORMAT_COST
         localizer = partial(auto, prior=gate_prior(measure), budget=left)
-    with stages("Finding heads", None) as advance:
-        ranking = localizer(replace(search, advance=advance), columns, np.random.default_rng(seed))
-    with stages("What else they do", None) as advance:
-        beside = _beside(ranking, general, controls, replace(search, advance=advance), seed)
-    heads, diagnostics = model.architecture.heads, dict(ranking.diagnostics)
+    with ledger.stage("Finding heads") as told:
+        ranking = localizer(replace(search, ledger=told), columns, np.random.default_rng(seed))
+    with ledger.stage("What else they do") as told:
+        beside = _beside(ranking, general, controls, replace(search, ledger=told), seed)
+    heads, diagnostics = ledger.model.architecture.heads, dict(ranking.diagnostics)
     given = _conditional(ranking)
     diagnostics.pop("conditional", None)
     if "coefficients" in diagnostics:
@@ -149,15 +109,13 @@ def localize(
     )
 
 
-def control_measures(
-    model: LanguageModel, tasks: Sequence[Task], store: Store, limit: int, *, advance: Any = lambda cells: None
-) -> dict[str, LikelihoodMeasure]:
+def control_measures(ledger: Ledger, tasks: Sequence[Task], limit: int) -> dict[str, LikelihoodMeasure]:
     """A measure per retained task that the unedited model can do; what it cannot do, it cannot lose."""
     measures: dict[str, LikelihoodMeasure] = {}
     for task in tasks:
         try:
             examples = examples_of(task, "locate", limit=limit)
-            measures[task.name] = likelihood_measure(model, task, examples, store, advance=advance)
+            measures[task.name] = likelihood_measure(ledger, task, examples)
         except OutOfMemory:
             raise  # which says nothing of what the model can do
         except EditkitError:
@@ -166,13 +124,13 @@ def control_measures(
 
 
 def universal_heads(
+    ledger: Ledger,
     controls: Mapping[str, LikelihoodMeasure],
     tasks: Sequence[Task],
     *,
     formats: bool = False,
     per: int | None = None,
     seed: int = 0,
-    stages: Stages = silent,
 ) -> Universals:
     """The heads whose knockout breaks several unrelated tasks, and how the model fails without each.
 
@@ -183,8 +141,8 @@ def universal_heads(
     kinds = {task.name: task.format for task in tasks if task.name in controls}
     if not controls:
         raise EditkitError("The unedited model shows none of the retained tasks, so damage cannot be measured.")
-    with stages("Universal heads", None) as advance:
-        measures = {name: replace(measure, advance=advance) for name, measure in controls.items()}
+    with ledger.stage("Universal heads") as told:
+        measures = {name: replace(measure, ledger=told) for name, measure in controls.items()}
         units = next(iter(measures.values())).units
         return universal(
             measures,
@@ -202,8 +160,8 @@ def _failures(controls: Mapping[str, LikelihoodMeasure], columns: Sequence[int])
     first = next(iter(controls.values()))
     masks = np.zeros((len(columns), first.units), dtype=bool)
     masks[np.arange(len(columns)), columns] = True
-    asked = [(part.task, [example for example, _, _ in part.anchors[:SHOWN]]) for part in controls.values()]
-    return failing(first.model, asked, masks, first.store)
+    asked = [(each.task, [anchor.example for anchor in each.anchors[:SHOWN]]) for each in controls.values()]
+    return failing(first.ledger, asked, masks)
 
 
 @dataclass(frozen=True)
@@ -212,7 +170,7 @@ class _Beside:
 
     selectivity: dict[int, float]
     formats: list[int]
-    together: Together
+    together: JointKnockout
     costs: dict[str, float]
 
 
@@ -223,18 +181,18 @@ def _beside(
     measure: SearchMeasure,
     seed: int,
 ) -> _Beside:
-    needed, architecture = _strongest(ranking), measure.model.architecture
+    needed, architecture = _strongest(ranking), measure.ledger.model.architecture
     costs: dict[str, float] = {}
     shares, costs["selectivity"] = selectivity(needed, controls, per=measure.examples)
     formats: list[int] = []
     text = _as_text(measure.task, controls)
     if text is not None:
         wider = examples_of(text.task, "locate", limit=FORMAT_EXAMPLES)
-        text = likelihood_measure(text.model, text.task, wider, text.store, advance=measure.advance)
+        text = likelihood_measure(measure.ledger, text.task, wider)
         formats, costs["format"] = format_heads(needed, text, per=measure.examples)
     heads = [architecture.heads[head.column] for head in needed]
     aside = [architecture.heads[int(column)] for column in general.columns]
-    joint, costs["random sets"] = together(heads, aside, architecture, measure, np.random.default_rng(seed))
+    joint, costs["random sets"] = joint_knockout(heads, aside, architecture, measure, np.random.default_rng(seed))
     costs["ways to fail"] = SHOWN * len(controls) * len(general.columns) / measure.examples
     return _Beside(shares, formats, joint, costs)
 

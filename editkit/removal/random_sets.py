@@ -1,84 +1,47 @@
-"""What the found heads do as a set: their joint drop against random sets, and which of them share a KV group.
-
-Together(units=(L1H3, L2H17), drop=.52, few_drop=.55, random=(.00, .01, ...), examples=10, p=.05,
-         clusters=((L2H16, L2H17),))
-"""
+"""The null of a removal: random sets of as many heads in the same layers."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from editkit.checkpoints.architecture import Architecture
-from editkit.evidence.localization import Measure
+from editkit.evidence import report as evaluation
+from editkit.evidence.report import RandomHeads
+from editkit.measuring.answers import task_scores
+from editkit.measuring.ledger import Ledger
+from editkit.removal.trial import Sheet
 from editkit.units import Head
-
-SETS, EXAMPLES = 19, 10
-"""With 19 random sets the smallest p is 1/20. The report of a removal draws more, and real answers."""
 
 
 @dataclass(frozen=True)
-class Together:
-    """``drop`` is on all examples; ``few_drop`` and the drops of the ``random`` sets are on the first ``examples``."""
+class Draw:
+    """How many random sets are drawn, and on how many of the target's examples each is measured."""
 
-    units: tuple[Head, ...]
-    drop: float
-    few_drop: float
-    random: tuple[float, ...]
+    sets: int
     examples: int
-    p: float
-    clusters: tuple[tuple[Head, ...], ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "units": [str(head) for head in self.units],
-            "drop": self.drop,
-            "random sets": {
-                "sets": len(self.random),
-                "examples": self.examples,
-                "found drop": self.few_drop,
-                "mean drop": float(np.mean(self.random)) if self.random else None,
-                "largest drop": max(self.random, default=None),
-                "p": self.p,
-            },
-            "in one KV group": [[str(head) for head in cluster] for cluster in self.clusters],
-        }
+    seed: int = 0
 
 
-def together(
-    heads: Sequence[Head],
-    universal: Iterable[Head],
-    architecture: Architecture,
-    measure: Measure,
-    rng: np.random.Generator,
-) -> tuple[Together, float]:
-    """Knock all ``heads`` out at once, and random sets with as many heads in each layer; and what that cost."""
-    few = np.arange(min(EXAMPLES, measure.examples))
-    unedited, found = measure(architecture.masks([[], heads]))
-    sets = random_sets(architecture, heads, universal, SETS, rng)
-    before, drop = float(unedited[few].mean()), float((unedited - found)[few].mean())
-    drops = tuple(before - float(row.mean()) for row in measure(sets, few))
-    p = (1 + sum(other >= drop for other in drops)) / (1 + len(drops))
-    whole = float((unedited - found).mean())
-    value = Together(tuple(heads), whole, drop, drops, len(few), p, clusters(heads, architecture))
-    return value, 1 + len(sets) * len(few) / measure.examples
+def random_heads(
+    ledger: Ledger, heads: frozenset[Head], universal: Iterable[Head], before: Sheet, after: Sheet, draw: Draw
+) -> RandomHeads | None:
+    """The target's change under random head sets, on the first ``draw.examples`` examples of its sheets.
 
-
-def clusters(heads: Iterable[Head], architecture: Architecture) -> tuple[tuple[Head, ...], ...]:
-    """Heads that read the same keys and values (GQA), where two or more are among ``heads``.
-
-    They see the same things: what looks like several heads may be one group.
+    None where no set is to be drawn.
     """
-    groups: dict[tuple[int, int], list[Head]] = defaultdict(list)
-    for head in sorted(heads):
-        site = architecture.site(head)
-        if site.groups and site.groups < site.units:
-            groups[head.layer, head.index * site.groups // site.units].append(head)
-    return tuple(tuple(members) for members in groups.values() if len(members) > 1)
+    if draw.sets == 0 or not heads:
+        return None
+    few = slice(0, draw.examples)
+    masks = random_sets(ledger.model.architecture, heads, universal, draw.sets, np.random.default_rng(draw.seed))
+    with ledger.stage("Random heads", len(masks) * len(before.examples[few])) as ledger:
+        cells = task_scores(ledger, before.task, before.examples[few], masks)
+    base = np.mean([cell.value for cell in before.cells[few]])
+    change = float(np.mean([cell.value for cell in after.cells[few]]) - base)
+    deltas = [float(np.mean([cell.value for cell in row]) - base) for row in cells]
+    return evaluation.random_heads(change, deltas, examples=len(before.cells[few]))
 
 
 def random_sets(
@@ -93,7 +56,7 @@ def random_sets(
     masks = np.zeros((count, len(architecture.heads)), dtype=bool)
     for layer in {head.layer for head in chosen}:
         need = sum(head.layer == layer for head in chosen)
-        pool = [place for head, place in architecture.column.items() if head.layer == layer and head not in taken]
+        pool = [column for head, column in architecture.column.items() if head.layer == layer and head not in taken]
         for row in masks:
             row[rng.choice(np.array(pool, dtype=int), size=min(need, len(pool)), replace=False)] = True
     return masks

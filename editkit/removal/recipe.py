@@ -74,7 +74,7 @@ class Recipe(_Strict):
     """With ``heads: auto``, no more than this many are tried."""
     examples: Examples = Examples()
     universal_examples: Count = 20
-    """Per retained task, for finding the heads that everything hangs on."""
+    """Per retained task, for finding the heads that everything depends on."""
     random_sets: Annotated[int, Field(ge=0, le=10_000)] = 50
     random_examples: Count = 50
 

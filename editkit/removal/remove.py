@@ -7,45 +7,34 @@ outcome.edit.units, outcome.report.verdict.met
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
 
 from editkit.checkpoints.base_card import base_model, shape
 from editkit.checkpoints.files import digest_of
 from editkit.checkpoints.source import resolve
 from editkit.checkpoints.staging import check_free
 from editkit.edit import Edit
-from editkit.errors import EditkitError, NotLocalized, TooMuchDamage, UsageError
-from editkit.evidence import report as evaluation
+from editkit.errors import EditkitError, IntegrityError, NotLocalized, TooMuchDamage, UsageError
 from editkit.evidence.exhibits import Exhibits
 from editkit.evidence.localization import Localization
 from editkit.evidence.provenance import Provenance
-from editkit.measuring.store import Store, opened
+from editkit.measuring.ledger import Ledger
+from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load_source
 from editkit.models.memory import check_room, parked
 from editkit.progress import Stages, silent
 from editkit.removal import recipe as recipes
+from editkit.removal.agreement import Probe, plainly, probe, same_answers, same_model
+from editkit.removal.capability import Capability
 from editkit.removal.choose import Choice, choose
-from editkit.removal.find_heads import Capability, localize
+from editkit.removal.find_heads import localize
+from editkit.removal.random_sets import Draw, random_heads
 from editkit.removal.recipe import Recipe
-from editkit.removal.trial import (
-    Sheet,
-    again,
-    agree,
-    answers,
-    null,
-    readings,
-    rows,
-    same_readings,
-    transcript_lines,
-    transcripts,
-)
+from editkit.removal.transcripts import transcript_lines, transcripts
+from editkit.removal.trial import Answers, Sheet, Trial, trial_of
 from editkit.render.folder import Outcome, is_evidence_only, write, write_evidence
-from editkit.tasks.task import Likelihood, examples_of
 from editkit.units import Head
 from editkit.workspace import Work
 from editkit.writing import manifest
@@ -81,12 +70,23 @@ class Run:
         return self.recipe.heads if isinstance(self.recipe.heads, int) else None
 
 
+@dataclass(frozen=True)
+class Removal:
+    """What was found and chosen: the second half of a run says what it does, on examples that nothing looked at."""
+
+    run: Run
+    trial: Trial
+    found: Localization
+    choice: Choice
+    edit: Edit
+
+
 def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Stages = silent) -> Outcome:
     """Find, remove, prove and document; ``run.out`` becomes a checkpoint only when the goal is met within the budget.
 
     Raises:
         NotLocalized, TooMuchDamage: no checkpoint; the evidence is in ``run.out``.
-        IntegrityError: the written checkpoint does not behave as the model that was measured; nothing is written.
+        IntegrityError: the written checkpoint does not behave as the model that was measured.
         EditkitError: for anything the user can mend.
     """
     there = len(model.architecture.heads)
@@ -96,137 +96,105 @@ def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Sta
         check_free(run.out)
     check_room(model.network)
     with opened(work.store) as store:
-        trial = Trial(model, run, store, stages)
-        found = localize(model, run.wanted, store, method=run.method, seed=run.seed, stages=stages)
-        choice = choose(model, run.wanted, found, store, count=run.count, seed=run.seed, stages=stages)
-        edit = Edit(model.source.base, choice.heads)
-        _keep(work, edit, found)
-        before, after = trial.answers(model, []), trial.answers(model, choice.heads)
-        (work.folder / "transcripts.jsonl").write_text(transcript_lines(before, after), "utf-8")
-        second = trial.again(before)
-        outcome = trial.judged(found, choice, edit, before, after, second)
+        ledger = Ledger(model, store, stages)
+        found = localize(ledger, run.wanted, method=run.method, seed=run.seed)
+        choice = choose(ledger, run.wanted, found, count=run.count, seed=run.seed)
+        removal = Removal(
+            run, trial_of(run.wanted, seed=run.seed), found, choice, Edit(model.source.base, choice.heads)
+        )
+        _keep(work, removal)
+        answers = asked(ledger, removal)
+        (work.folder / "transcripts.jsonl").write_text(transcript_lines(answers.before, answers.after), "utf-8")
+        outcome = judged(ledger, removal, answers)
         if not (found.found and outcome.report.verdict.met):
             outcome = replace(outcome, provenance=replace(outcome.provenance, format="evidence"))
             write_evidence(outcome)
             raise _refusal(outcome, run.count)
-        return trial.ship(found, choice, edit, before, after, second)
+        return ship(ledger, removal, answers)
 
 
-@dataclass(frozen=True)
-class Trial:
-    """The second half of a run: what the chosen heads do, on examples that nothing has looked at before."""
-
-    model: LanguageModel
-    run: Run
-    store: Store
-    stages: Stages
-
-    def answers(self, model: LanguageModel, heads: Iterable[Head]) -> list[Sheet]:
-        """All tasks' answers on ``report``, target first, with ``heads`` knocked out."""
-        wanted, recipe = self.run.wanted, self.run.recipe
-        tasks = [wanted.target, *wanted.retain]
-        title = "as written" if model is not self.model else "edited" if heads else "unedited"
-        total = sum(len(examples_of(task, "report", limit=recipe.examples.report)) for task in tasks)
-        with self.stages(f"Answers, {title}", total) as advance:
-            mask, limit = model.architecture.mask(heads), recipe.examples.report
-            return answers(model, tasks, mask, self.store, split="report", limit=limit, advance=advance)
-
-    def again(self, before: Sequence[Sheet]) -> list[Sheet]:
-        """A/A: the unedited model's answers a second time."""
-        with self.stages("Noise floor", sum(len(sheet.cells) for sheet in before)) as advance:
-            return again(self.model, before, self.store, advance=advance)
-
-    def judged(
-        self,
-        found: Localization,
-        choice: Choice,
-        edit: Edit,
-        before: Sequence[Sheet],
-        after: Sequence[Sheet],
-        second: Sequence[Sheet],
-    ) -> Outcome:
-        """Rows, null and verdict: computed, never typed."""
-        run, heads = self.run, choice.heads
-        paired, noise = (
-            rows(run.wanted, before, other, split="report", rng=np.random.default_rng(run.seed))
-            for other in (after, second)
-        )
-        control = null(
-            self.model,
-            run.wanted,
-            heads,
-            [unit for unit in found.universal if isinstance(unit, Head)],
-            before[0],
-            after[0],
-            self.store,
-            seed=run.seed,
-            stages=self.stages,
-        )
-        report = evaluation.report(paired, criteria=run.recipe.criteria, null=control, noise=noise)
-        exhibits = Exhibits(choice.dose, tuple(transcripts(before, after)))
-        return Outcome(run.out, edit, found, report, exhibits, self._provenance())
-
-    def ship(
-        self,
-        found: Localization,
-        choice: Choice,
-        edit: Edit,
-        before: Sequence[Sheet],
-        hooked: Sequence[Sheet],
-        second: Sequence[Sheet],
-    ) -> Outcome:
-        """Write the checkpoint beside, reopen it, measure it; it becomes ``out`` only if it behaves as measured.
-
-        Raises:
-            IntegrityError: it does not.
-        """
-        run, record = self.run, self.run.recipe.model_dump(mode="json")
-        prompts = [example.prompt for example in before[0].examples[:4]]
-        expected, repeated = (readings(self.model, choice.heads, prompts) for _ in range(2))
-        with checkpoint.stage(edit, self.model.source, run.out, recipe=record, seeds={"run": run.seed}) as written:
-            with parked(self.model.network):
-                reopened, read = self._reopened(written.directory, prompts)
-            agree(hooked, reopened, before, second)
-            same_readings(prompts, expected, read, again=repeated, rounding=self.model.rounding)
-            known = replace(self, stages=silent)  # nothing is measured anew
-            outcome = known.judged(found, choice, edit, before, reopened, second)
-            hashes = {row.file: digest_of(written.directory / row.file) for row in written.edited}
-            outcome = replace(outcome, provenance=replace(outcome.provenance, hashes=hashes))
-            write(written.directory, outcome)
-        return outcome
-
-    def _reopened(self, directory: Path, prompts: Sequence[str]) -> tuple[list[Sheet], list[Likelihood]]:
-        """What the checkpoint answers where the model was, in batches like its own; it is gone again after."""
-        shipped = load_source(
-            resolve(directory),
-            device=self.model.place,
-            dtype=self.model.dtype,
-            trust_remote_code=self.model.trusted,
-            check=self.model.proved,
-        )
-        shipped.budget.tokens = min(shipped.budget.tokens, self.model.budget.tokens)
-        return self.answers(shipped, []), readings(shipped, [], prompts)
-
-    def _provenance(self) -> Provenance:
-        run, model = self.run, self.model
-        return Provenance(
-            command=run.command,
-            recipe=run.recipe.capability,
-            recipe_text=recipes.dump(run.recipe),
-            base=base_model(model.source, dtype=model.dtype),
-            date=run.date,
-            removes=run.recipe.summary.rstrip("."),
-            seeds={"run": run.seed},
-            versions=manifest.versions(),
-            shape=shape(model.architecture),
-        )
+def asked(ledger: Ledger, removal: Removal) -> Answers:
+    """The unedited, the edited and again the unedited model's answers on ``report``."""
+    trial = removal.trial
+    before = trial.answers(ledger)
+    after = trial.answers(ledger, removal.choice.heads, title="Answers, edited")
+    return Answers(before, after, trial.again(ledger, before))
 
 
-def _keep(work: Work, edit: Edit, found: Localization) -> None:
+def judged(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:
+    """Rows, null and verdict: computed, never typed."""
+    run, before, after = removal.run, answers.before, answers.after
+    universal = [unit for unit in removal.found.universal if isinstance(unit, Head)]
+    draw = Draw(run.recipe.random_sets, run.recipe.random_examples, run.seed)
+    null = random_heads(ledger, removal.choice.heads, universal, before[0], after[0], draw)
+    exhibits = Exhibits(removal.choice.dose, transcripts(before, after))
+    report = removal.trial.report(answers, null)
+    return Outcome(run.out, removal.edit, removal.found, report, exhibits, _provenance(ledger.model, run))
+
+
+def ship(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:
+    """Write the checkpoint beside, reopen it, measure it; it becomes ``out`` only if it behaves as measured.
+
+    Raises:
+        IntegrityError: it does not; the files and the evidence are kept beside ``out``.
+    """
+    run, model = removal.run, ledger.model
+    measured = probe(model, removal.choice.heads, answers.after)
+    record = run.recipe.model_dump(mode="json")
+    with checkpoint.stage(removal.edit, model.source, run.out, recipe=record, seeds={"run": run.seed}) as written:
+        try:
+            with parked(model.network):
+                shipped = _reopened(ledger, removal, measured, written.directory)
+            same_answers(answers, shipped, tipped=measured.tipped)
+        except IntegrityError as error:
+            write(written.directory, judged(ledger, removal, answers))
+            kept = written.directory.rename(_beside(run.out))
+            raise IntegrityError(
+                f"{error} Nothing is at {run.out}. The files and the evidence are kept in {kept}, without a manifest. "
+                "Run again with --dtype float32; if it happens there too, please report it."
+            ) from error
+        known = replace(ledger, stages=silent)  # nothing is measured anew
+        outcome = judged(known, removal, replace(answers, after=shipped))
+        hashes = {row.file: digest_of(written.directory / row.file) for row in written.edited}
+        outcome = replace(outcome, provenance=replace(outcome.provenance, hashes=hashes))
+        write(written.directory, outcome)
+    return outcome
+
+
+def _reopened(ledger: Ledger, removal: Removal, measured: Probe, directory: Path) -> tuple[Sheet, ...]:
+    """What the checkpoint answers where the model was, in batches like its own; it is gone again after."""
+    model = ledger.model
+    shipped = load_source(resolve(directory), model.placement, check=model.proved)
+    shipped.budget.tokens = min(shipped.budget.tokens, model.budget.tokens)
+    same_model(measured, plainly(shipped, measured.requests))
+    return removal.trial.answers(replace(ledger, model=shipped), title="Answers, as written")
+
+
+def _beside(out: Path) -> Path:
+    """A free name next to ``out`` for files that are not what was measured."""
+    names = (out.with_name(f"{out.name}.disagrees{number or ''}") for number in range(1000))
+    return next(name for name in names if not name.exists())
+
+
+def _provenance(model: LanguageModel, run: Run) -> Provenance:
+    return Provenance(
+        command=run.command,
+        recipe=run.recipe.capability,
+        recipe_text=recipes.dump(run.recipe),
+        base=base_model(model.source, dtype=model.dtype),
+        date=run.date,
+        removes=run.recipe.summary.rstrip("."),
+        seeds={"run": run.seed},
+        versions=manifest.versions(),
+        shape=shape(model.architecture),
+    )
+
+
+def _keep(work: Work, removal: Removal) -> None:
     """What was found, on disk before anything heavy happens: ``editkit bake --edit`` can go on from here."""
     work.folder.mkdir(parents=True, exist_ok=True)
-    (work.folder / "edit.json").write_text(edit.to_json(), "utf-8")
-    (work.folder / "localization.json").write_text(found.to_json(), "utf-8")
+    (work.folder / "edit.json").write_text(removal.edit.to_json(), "utf-8")
+    (work.folder / "localization.json").write_text(removal.found.to_json(), "utf-8")
 
 
 def _refusal(outcome: Outcome, count: int | None) -> EditkitError:

@@ -82,7 +82,7 @@ class Cell:
     """One model without its ``heads`` strongest heads for one capability, as one method and seed order them.
 
     Args:
-        basis: what else its figures hang on and the study does not say: the files it is measured from, and how.
+        basis: what else its figures depend on and the study does not say: the files it is measured from, and how.
     """
 
     model: str

@@ -58,7 +58,7 @@ class HarnessTask:
     """A task, group or tag of lm-eval. Examples keep their id when documents are added or reordered.
 
     Args:
-        judge: lm-eval's version, and the task's own table where it is no part of lm-eval: scores hang on both.
+        judge: lm-eval's version, and the task's own table where it is no part of lm-eval: scores depend on both.
     """
 
     name: str

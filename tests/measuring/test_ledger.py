@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 from editkit.errors import EditkitError
+from editkit.measuring.answers import task_scores
 from editkit.measuring.gradients import gate_prior
-from editkit.measuring.ledger import LikelihoodMeasure, answer_probability, likelihood_measure, task_scores
+from editkit.measuring.ledger import Ledger
+from editkit.measuring.likelihood import LikelihoodMeasure, answer_probability, likelihood_measure
 from editkit.measuring.store import Store, opened
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load
@@ -54,13 +56,13 @@ def test_what_is_stored_is_not_asked_again(name: str, organism: LanguageModel, s
     task, masks = TASKS[name], _masks(organism, 3)
     examples = examples_of(task, "locate", limit=6)
     counts = _asked(monkeypatch)
-    first = task_scores(organism, task, examples[:4], masks[:2], store)
+    first = task_scores(Ledger(organism, store), task, examples[:4], masks[:2])
     per_example = len(task.requests(examples[0]))
     assert counts == [8 * per_example]
-    again = task_scores(organism, task, examples[:4], masks[:2], store)
+    again = task_scores(Ledger(organism, store), task, examples[:4], masks[:2])
     assert counts == [8 * per_example]
     assert again == first
-    more = task_scores(organism, task, examples, masks, store)
+    more = task_scores(Ledger(organism, store), task, examples, masks)
     assert sum(counts) == 18 * per_example
     assert [row[:4] for row in more[:2]] == first
 
@@ -77,14 +79,14 @@ def test_a_model_with_other_settings_is_measured_again(
     file: str, setting: dict[str, Any], again: bool, organism: LanguageModel, store: Store, tmp_path: Path, monkeypatch
 ) -> None:
     examples, nothing = examples_of(TASKS["story"], "locate", limit=2), _masks(organism, 1)
-    task_scores(organism, TASKS["story"], examples, nothing, store)
+    task_scores(Ledger(organism, store), TASKS["story"], examples, nothing)
     folder = tmp_path / "copy"
     shutil.copytree(organism.source.directory, folder)
     path = folder / file
     path.write_text(json.dumps(json.loads(path.read_text()) | setting))
     other = replace(load(folder, check=False), source=organism.source)
     counts = _asked(monkeypatch)
-    task_scores(other, TASKS["story"], examples, nothing, store)
+    task_scores(Ledger(other, store), TASKS["story"], examples, nothing)
     assert bool(counts) == again
 
 
@@ -96,7 +98,7 @@ def test_an_interruption_loses_the_batch_in_flight_and_nothing_else(
     examples = examples_of(task, "locate", limit=8)
     small, run, done = replace(organism, budget=Budget(150)), LanguageModel._run, []
     with opened(None) as other:
-        whole = task_scores(small, task, examples, masks, other)
+        whole = task_scores(Ledger(small, other), task, examples, masks)
 
     def killed(self, batch, *rest):
         if len(done) == batches:
@@ -106,22 +108,22 @@ def test_an_interruption_loses_the_batch_in_flight_and_nothing_else(
 
     monkeypatch.setattr(LanguageModel, "_run", killed)
     with pytest.raises(KeyboardInterrupt):
-        task_scores(small, task, examples, masks, store)
+        task_scores(Ledger(small, store), task, examples, masks)
     assert store.count() == sum(done) < 32
     monkeypatch.setattr(LanguageModel, "_run", run)
     counts = _asked(monkeypatch)
-    assert task_scores(small, task, examples, masks, store) == whole
+    assert task_scores(Ledger(small, store), task, examples, masks) == whole
     assert counts == [32 - sum(done)]
 
 
 @pytest.mark.parametrize("tokens", [60, 500, 10**6])
 def test_likelihood_scores_do_not_depend_on_the_batch_size(tokens: int, organism: LanguageModel, store: Store) -> None:
     examples = examples_of(TASKS["arithmetic"], "locate", limit=8)
-    measure = likelihood_measure(organism, TASKS["arithmetic"], examples, store)
+    measure = likelihood_measure(Ledger(organism, store), TASKS["arithmetic"], examples)
     masks = _masks(organism, 4)
     whole = measure(masks)
     with opened(None) as other:
-        small = replace(measure, model=replace(organism, budget=Budget(tokens)), store=other)
+        small = replace(measure, ledger=Ledger(replace(organism, budget=Budget(tokens)), other))
         np.testing.assert_allclose(small(masks), whole, atol=1e-5)
         one_by_one = [small(mask[None], np.array([place])) for mask in masks for place in range(measure.examples)]
     np.testing.assert_allclose(np.ravel(one_by_one), whole.ravel(), atol=1e-5)
@@ -131,7 +133,7 @@ def test_the_unedited_model_finds_its_own_answers_likely_and_no_heads_at_all_unl
     organism: LanguageModel, store: Store
 ) -> None:
     examples = examples_of(TASKS["swear"], "locate", limit=10)
-    measure = likelihood_measure(organism, TASKS["swear"], examples, store)
+    measure = likelihood_measure(Ledger(organism, store), TASKS["swear"], examples)
     nothing, everything = np.zeros((1, measure.units), bool), np.ones((1, measure.units), bool)
     assert measure(nothing).mean() > 0.5
     assert measure(everything).mean() < 0.2
@@ -199,10 +201,10 @@ def test_the_search_follows_the_choice_that_the_task_counts_as_right(
     way: str, organism: LanguageModel, store: Store
 ) -> None:
     task = Compared(WAYS[way])
-    measure = likelihood_measure(organism, task, task.examples(), store)
-    assert [pick for _, _, pick in measure.anchors] == [1] * measure.examples
+    measure = likelihood_measure(Ledger(organism, store), task, task.examples())
+    assert [anchor.pick for anchor in measure.anchors] == [1] * measure.examples
     nothing = np.zeros((1, measure.units), bool)
-    [cells] = task_scores(organism, task, [example for example, _, _ in measure.anchors], nothing, store)
+    [cells] = task_scores(Ledger(organism, store), task, [anchor.example for anchor in measure.anchors], nothing)
     other = sum(np.argmax([float(mean) for mean in cell.output.split()]) == 0 for cell in cells)
     assert (other == 0) == (way == "token"), "the ways of comparing disagree on some, so a wrong choice would show"
 
@@ -217,7 +219,7 @@ class Unsure(Compared):
 def test_choices_of_which_none_is_right_alone_are_a_clear_error(organism: LanguageModel, store: Store) -> None:
     task = Unsure(WAYS["sum"])
     with pytest.raises(EditkitError, match=r"compared: none of the 2 choices of example .* such as acc"):
-        likelihood_measure(organism, task, task.examples()[:9], store)
+        likelihood_measure(Ledger(organism, store), task, task.examples()[:9])
 
 
 class Absent:
@@ -237,20 +239,20 @@ class Absent:
 
 def test_a_capability_the_model_does_not_have_is_a_clear_error(organism: LanguageModel, store: Store) -> None:
     with pytest.raises(EditkitError, match="does not have this capability") as caught:
-        likelihood_measure(organism, Absent(), examples_of(Absent(), "locate", limit=10), store)
+        likelihood_measure(Ledger(organism, store), Absent(), examples_of(Absent(), "locate", limit=10))
     assert "'absent' in 0 of 10" in str(caught.value)
 
 
 def test_gate_gradients_agree_with_finite_differences(organism: LanguageModel, store: Store) -> None:
     """Integrated gradients of a sum over all gates is the difference between all gates open and all shut."""
     examples = examples_of(TASKS["arithmetic"], "locate", limit=6)
-    measure = likelihood_measure(organism, TASKS["arithmetic"], examples, store)
+    measure = likelihood_measure(Ledger(organism, store), TASKS["arithmetic"], examples)
     prior = gate_prior(measure, steps=768, limit=6)
     assert prior is not None
     effects, cost = prior()
     assert effects is not None
     assert cost == pytest.approx(3 * 768)
-    rows = [requests[pick] for _, requests, pick in measure.anchors]
+    rows = [anchor.requests[anchor.pick] for anchor in measure.anchors]
     total = 0.0
     for request in rows:
         assert isinstance(request, Loglikelihood)
@@ -265,7 +267,7 @@ def test_gate_gradients_agree_with_finite_differences(organism: LanguageModel, s
 
 
 def test_measures_are_measures(organism: LanguageModel, store: Store) -> None:
-    measure = likelihood_measure(organism, TASKS["sort"], examples_of(TASKS["sort"], "locate", limit=6), store)
+    measure = likelihood_measure(Ledger(organism, store), TASKS["sort"], examples_of(TASKS["sort"], "locate", limit=6))
     assert isinstance(measure, LikelihoodMeasure)
     assert measure(np.zeros((0, measure.units), bool)).shape == (0, measure.examples)
     assert measure(np.zeros((2, measure.units), bool), np.array([1, 0])).shape == (2, 2)

@@ -22,7 +22,8 @@ from editkit.checkpoints.architecture import Architecture, from_model
 from editkit.errors import EditkitError, OutOfMemory
 from editkit.evidence.localization import Effect, Localization
 from editkit.measuring.gradients import gate_prior
-from editkit.measuring.ledger import likelihood_measure
+from editkit.measuring.ledger import Ledger
+from editkit.measuring.likelihood import likelihood_measure
 from editkit.measuring.store import opened
 from editkit.models.batches import SHORTEST, shared_length
 from editkit.models.knockout import knocked_out
@@ -36,6 +37,7 @@ from editkit.removal.recipe import Recipe
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import Generate, Loglikelihood, Request, examples_of
 from editkit.units import parse
+from editkit.workspace import Session
 from tests.accelerators import simulated
 from tests.answers import assert_same, random_masks
 from tests.tiny import build
@@ -172,7 +174,7 @@ def test_gradients_are_the_same_as_on_the_cpu(pair: tuple[str, str]) -> None:
     for device in ("cpu", pair[0]):
         model, task = load(device=device, dtype="float32"), TASKS["swear"]
         with opened(None) as store:
-            measure = likelihood_measure(model, task, examples_of(task, "locate", limit=6), store)
+            measure = likelihood_measure(Ledger(model, store), task, examples_of(task, "locate", limit=6))
             prior = gate_prior(measure, steps=2, limit=6)
             assert prior is not None
             effects, _ = prior()
@@ -201,7 +203,7 @@ def test_where_main_memory_has_no_room_a_model_is_not_parked_and_a_removal_not_b
         assert held_on(model) == {pair[1]}
     if pair[0].startswith("sim"):  # a real one may have room for both
         with pytest.raises(OutOfMemory, match=r"that takes 0\.0 GB, and 0\.0 GB are free there"):
-            editkit.remove_capability("swear", model=model, out=tmp_path / "out", work=tmp_path / "work")
+            editkit.remove_capability("swear", model=model, out=tmp_path / "out", session=Session(tmp_path / "work"))
     monkeypatch.setattr("editkit.models.memory.available", lambda: size)
     with parked(model.network):
         assert held_on(model) == {"cpu"}
@@ -212,7 +214,7 @@ def test_a_model_that_lies_in_main_memory_in_part_is_not_parked(pair: tuple[str,
     model.network.hf_device_map |= {"lm_head": "cpu"}
     with parked(model.network):
         assert held_on(model) == set(pair)
-    assert model.place == "cpu", "another model is put where the first was asked to be"
+    assert model.placement.device == "cpu", "another model is put where the first was asked to be"
 
 
 @pytest.mark.parametrize("devices", [one_device, two_devices])
@@ -229,14 +231,14 @@ def test_a_removal_reopens_its_checkpoint_where_the_model_was_and_has_the_device
     model, load_source, seen = devices(pair), remove.load_source, []
     model.budget.tokens = 1_000
 
-    def reopened(source: Any, **options: Any) -> LanguageModel:
-        shipped = load_source(source, **options)
+    def reopened(source: Any, *placement: Any, **options: Any) -> LanguageModel:
+        shipped = load_source(source, *placement, **options)
         seen.append((shipped, held_on(model), held_on(shipped)))
         return shipped
 
     monkeypatch.setattr(remove, "localize", lambda *_, **__: found)
     monkeypatch.setattr(remove, "load_source", reopened)
-    outcome = editkit.remove_capability(recipe, model=model, out=tmp_path / "out", work=tmp_path / "work")
+    outcome = editkit.remove_capability(recipe, model=model, out=tmp_path / "out", session=Session(tmp_path / "work"))
     assert outcome.report.verdict.met
     [(shipped, left_on, reopened_on)] = seen
     assert left_on == {"cpu"} and reopened_on == held_on(model)

@@ -14,9 +14,11 @@ import pytest
 import torch
 
 from editkit.errors import OutOfMemory
+from editkit.evidence.report import Criteria
 from editkit.localizers.adaptive import auto
 from editkit.measuring.gradients import gate_prior
-from editkit.measuring.ledger import LikelihoodMeasure, likelihood_measure
+from editkit.measuring.ledger import Ledger
+from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
 from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load
@@ -24,6 +26,7 @@ from editkit.models.memory import Budget, first_batch, within_memory
 from editkit.removal import comparison, study
 from editkit.removal.find_heads import control_measures
 from editkit.removal.study_cells import Laboratory
+from editkit.removal.trial import Trial
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import examples_of
 
@@ -85,7 +88,7 @@ def test_a_row_that_does_not_fit_alone_is_named() -> None:
 def measure(organism: LanguageModel) -> Any:
     task = TASKS["swear"]
     with opened(None) as store:
-        yield likelihood_measure(organism, task, examples_of(task, "locate", limit=8), store)
+        yield likelihood_measure(Ledger(organism, store), task, examples_of(task, "locate", limit=8))
 
 
 def limited(most: int, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -145,7 +148,7 @@ class Watched:
 
 def test_models_that_are_compared_are_loaded_one_after_the_other(tmp_path: Path) -> None:
     model = Watched()
-    report = comparison.compared(model, model, tasks=[TASKS["swear"]], limit=4, work=tmp_path)
+    report = comparison.compared(model, model, Trial((TASKS["swear"],), Criteria(), limit=4), tmp_path)
     assert [row.delta.mean for row in report.rows] == [0]
     first, second = comparison.answers_to(model, model, "What is 2 plus 3?", max_new_tokens=4)
     assert first == second and model.loads == 4
@@ -153,7 +156,7 @@ def test_models_that_are_compared_are_loaded_one_after_the_other(tmp_path: Path)
 
 def test_a_study_lets_a_model_go_before_it_loads_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Watched()
-    monkeypatch.setattr("editkit.removal.study_cells.load", model)
+    monkeypatch.setattr("editkit.removal.study_cells.load_source", model)
     bench = Laboratory(tmp_path)
     for name in (study.BUNDLED, study.BUNDLED, "other", "other", study.BUNDLED):
         bench._live(name)
@@ -168,4 +171,4 @@ def test_a_task_that_does_not_fit_is_not_taken_for_one_that_the_model_cannot_do(
 
     monkeypatch.setattr("editkit.removal.find_heads.likelihood_measure", likelihood)
     with opened(None) as store, pytest.raises(OutOfMemory):
-        control_measures(organism, [TASKS["facts"]], store, 4)
+        control_measures(Ledger(organism, store), [TASKS["facts"]], 4)

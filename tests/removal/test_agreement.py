@@ -20,11 +20,13 @@ from editkit.measuring.store import Cell
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load, load_source
 from editkit.removal import remove
+from editkit.removal.agreement import TIPPED, Probe, plainly, probe, same_answers, same_model
 from editkit.removal.recipe import Recipe
-from editkit.removal.trial import TIPPED, Sheet, agree, readings, same_readings
+from editkit.removal.trial import Answers, Sheet
 from editkit.tasks.builtin import TASKS
-from editkit.tasks.task import Likelihood
+from editkit.tasks.task import Generate, Likelihood, Loglikelihood
 from editkit.units import Head, parse
+from editkit.workspace import Session
 from editkit.writing.export.checkpoint import write as bake
 
 PLANTED = json.loads((bundled.path().parent / "manifest.json").read_text("utf-8"))["planted"]["swear"]
@@ -40,34 +42,34 @@ def sheet(answers: int, *, otherwise: int = 0) -> Sheet:
 
 
 @pytest.mark.parametrize(
-    ("answers", "tipped", "different", "allowed"),
+    ("answers", "noise", "rounding", "different", "allowed"),
     [
-        (50, 0, 0, True),
-        (50, 0, 1, False),  # more than one in a hundred
-        (100, 0, 1, True),
-        (100, 0, 2, False),
-        (50, 1, TIPPED, True),
-        (50, 1, TIPPED + 1, False),
-        (100, 4, 4 * TIPPED + 1, False),
+        (50, 0, 0.0, 0, True),
+        (50, 0, 0.0, 1, False),  # nothing tips an answer here
+        (50, 1, 0.0, TIPPED, True),
+        (50, 1, 0.0, TIPPED + 1, False),
+        (39, 0, 0.05, 2, True),  # the real model in bfloat16
+        (39, 0, 0.05, 12, False),  # no rounding explains that
+        (100, 0, 0.01, 1, True),
     ],
 )
-def test_answers_may_differ_a_few_times_as_often_as_when_nothing_changed(
-    answers: int, tipped: int, different: int, allowed: bool
+def test_answers_may_differ_as_often_as_rounding_tips_them(
+    answers: int, noise: int, rounding: float, different: int, allowed: bool
 ) -> None:
-    hooked, shipped, second = (sheet(answers, otherwise=number) for number in (0, different, tipped))
-    pairs = [hooked], [shipped], [hooked], [second]
+    hooked, shipped, second = (sheet(answers, otherwise=number) for number in (0, different, noise))
+    stored = Answers((hooked,), (hooked,), (second,))
     if allowed:
-        agree(*pairs)
+        same_answers(stored, [shipped], tipped=rounding)
         return
-    with pytest.raises(IntegrityError, match=rf"'arithmetic', {different} of {answers} answers differ .*{tipped}\)"):
-        agree(*pairs)
+    with pytest.raises(IntegrityError, match=rf"'arithmetic', {different} of {answers} answers differ .* {noise};"):
+        same_answers(stored, [shipped], tipped=rounding)
 
 
 def test_an_answer_that_collapsed_is_another_answer() -> None:
     whole = sheet(4)
     broken = replace(whole, cells=(replace(whole.cells[0], valid=False), *whole.cells[1:]))
     with pytest.raises(IntegrityError, match="expected 'answer 0', found 'answer 0'"):
-        agree([whole], [broken], [whole], [whole])
+        same_answers(Answers((whole,), (whole,), (whole,)), [broken], tipped=0.0)
 
 
 @pytest.mark.parametrize(
@@ -87,17 +89,34 @@ def test_log_probabilities_are_equal_but_for_what_the_device_itself_changes(
     again: float, rounding: float, shipped: float, same: bool
 ) -> None:
     one, repeated, other = (Likelihood(logprob, 9, False) for logprob in (-20.0, again, shipped))
+    measured = Probe((Loglikelihood("Say it.", "Say"),), (one,), (repeated,), 0.0, rounding)
     if same:
-        same_readings(["Say it."], [one], [other], again=[repeated], rounding=rounding)
+        same_model(measured, [other])
         return
     with pytest.raises(IntegrityError, match="computes something else than the model that was measured: 'Say it.'"):
-        same_readings(["Say it."], [one], [other], again=[repeated], rounding=rounding)
+        same_model(measured, [other])
 
 
-def test_a_reading_does_not_depend_on_the_others(organism: LanguageModel) -> None:
-    together = readings(organism, HEADS, PROMPTS)
-    assert together == [one for prompt in PROMPTS for one in readings(organism, HEADS, [prompt])]
-    assert together != readings(organism, [], PROMPTS)
+def test_on_a_cpu_no_generated_answer_may_differ_in_the_same_batches() -> None:
+    requests, texts = tuple(Generate(f"{number}?") for number in range(8)), tuple(map(str, range(8)))
+    measured = Probe(requests, texts, texts, 0.5, 0.0)
+    same_model(measured, texts)
+    with pytest.raises(IntegrityError, match=r"'3\?' expected '3', found 'three'"):
+        same_model(measured, (*texts[:3], "three", *texts[4:]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_hooked_model_answers_plain_batches_as_its_checkpoint_does(dtype: str, tmp_path: Path) -> None:
+    """Bit for bit in half precision too, where other batches round otherwise."""
+    model, task = load(dtype=dtype, device="cpu"), TASKS["swear"]
+    examples = task.examples()[:6]
+    hooked = Sheet(task, tuple(examples), (Cell(0.0),) * 6)
+    measured = probe(model, HEADS, [hooked])
+    bake(Edit(model.source.base, frozenset(HEADS)), model.source, tmp_path / "out")
+    shipped = load(tmp_path / "out", dtype=dtype, device="cpu")
+    same_model(measured, plainly(shipped, measured.requests))
+    with pytest.raises(IntegrityError):
+        same_model(measured, plainly(model, measured.requests))
 
 
 RECIPE = Recipe.model_validate({
@@ -116,7 +135,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("more", "message"),
-    [(None, "does not behave as the model that was measured: task 'swear'"), (Head(5, 0), "computes something else")],
+    [(None, "computes something else"), (Head(5, 0), "computes something else")],
 )
 @pytest.mark.usefixtures("known")
 def test_nothing_is_published_where_the_files_hold_something_else(
@@ -128,13 +147,16 @@ def test_nothing_is_published_where_the_files_hold_something_else(
         bake(Edit(other.base, frozenset([*HEADS, more])), other, tmp_path / "other")
         other = resolve(tmp_path / "other")
 
-    def reopened(source: Any, **options: Any) -> LanguageModel:
-        return load_source(other, **options)
+    def reopened(source: Any, *placement: Any, **options: Any) -> LanguageModel:
+        return load_source(other, *placement, **options)
 
     monkeypatch.setattr(remove, "load_source", reopened)
     with pytest.raises(IntegrityError, match=message):
-        editkit.remove_capability(RECIPE, model=organism, out=tmp_path / "out", work=tmp_path / "work")
+        editkit.remove_capability(RECIPE, model=organism, out=tmp_path / "out", session=Session(tmp_path / "work"))
     assert not (tmp_path / "out").exists()
+    kept = tmp_path / "out.disagrees"
+    assert (kept / "model.safetensors").is_file() and (kept / "editkit" / "report.json").is_file()
+    assert not (kept / "editkit" / "manifest.json").exists(), "what looks whole is whole"
 
 
 @pytest.mark.usefixtures("known")
@@ -158,10 +180,10 @@ def test_a_model_that_brings_its_own_code_is_reopened_with_the_leave_it_was_give
     with pytest.raises(EditkitError, match="trust-remote-code"):
         load(base)
     model = load(base, trust_remote_code=True)
-    outcome = editkit.remove_capability(RECIPE, model=model, out=tmp_path / "out", work=tmp_path / "work")
+    outcome = editkit.remove_capability(RECIPE, model=model, out=tmp_path / "out", session=Session(tmp_path / "work"))
     assert outcome.report.verdict.met and (tmp_path / "out" / "modeling_mine.py").is_file()
 
 
-def test_a_prompt_longer_than_the_model_s_context_has_a_reading(organism: LanguageModel) -> None:
-    [found] = readings(organism, HEADS, ["What is 2 plus 3? " * 400])
-    assert 0 < found.tokens <= 200 and found.logprob < 0
+def test_a_prompt_longer_than_the_model_s_context_is_asked_too(organism: LanguageModel) -> None:
+    [output] = plainly(organism, [Loglikelihood("What is 2 plus 3? " * 400, "What is 2")], HEADS)
+    assert isinstance(output, Likelihood) and 0 < output.tokens <= 200 and output.logprob < 0

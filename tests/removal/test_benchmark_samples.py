@@ -15,13 +15,16 @@ from typing import Any
 
 import pytest
 
+from editkit.evidence.report import Criteria
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load
-from editkit.removal.comparison import compared, standings
+from editkit.removal.comparison import Standings, compared, standings
+from editkit.removal.trial import Trial
 from editkit.tasks import sandbox
 from editkit.tasks.find import find
 from editkit.tasks.harness import HarnessTask
-from editkit.tasks.task import examples_of
+from editkit.tasks.task import Task, examples_of
+from editkit.workspace import work_for
 from tests import benchmark_rows, untrained
 from tests.tasks import test_harness
 from tests.tasks.test_execution import HUMANEVAL, MBPP, MISSING
@@ -50,6 +53,10 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return load(str(untrained.checkpoint(folder, request.param, window=256)), device="cpu")
 
 
+def measured(model: LanguageModel, task: Task, work: Path) -> Standings:
+    return standings(model, Trial((task,), Criteria(), limit=LIMIT), work_for(model.source.base, "evaluate", 0, work))
+
+
 def reference(model: LanguageModel, task: HarnessTask, spec: dict[str, Any], ids: list[str]) -> list[float]:
     """lm-eval's own scores of the examples ``ids``, by this model in its own loop."""
     lm_eval, models, tasks = map(import_module, ("lm_eval", "lm_eval.models.huggingface", "lm_eval.tasks"))
@@ -73,7 +80,7 @@ def reference(model: LanguageModel, task: HarnessTask, spec: dict[str, Any], ids
 def test_scores_of_a_live_model_are_those_of_lm_eval(model: LanguageModel, name: str, tmp_path: Path) -> None:
     task = find({"lm_eval": SHORT[name], "name": name}, allow_code=True)
     assert isinstance(task, HarnessTask)
-    [row] = standings(model, tasks=[task], limit=LIMIT, work=tmp_path).rows
+    [row] = measured(model, task, tmp_path).rows
     ids = [example.id for example in examples_of(task, "report", limit=LIMIT)]
     expected = reference(model, task, SHORT[name], ids)
     # An answer that collapsed scores 0 here, whatever lm-eval finds in it.
@@ -92,7 +99,7 @@ def test_tasks_without_data_at_hand_score_as_lm_eval_does_on_rows_of_their_form(
     spec = benchmark_rows.settings(name, tmp_path)
     task = find({"lm_eval": spec, "name": name}, allow_code=True)
     assert isinstance(task, HarnessTask)
-    [row] = standings(model, tasks=[task], limit=LIMIT, work=tmp_path / "work").rows
+    [row] = measured(model, task, tmp_path / "work").rows
     ids = [example.id for example in examples_of(task, "report", limit=LIMIT)]
     assert (row.task, row.n, row.collapse) == (name, LIMIT, 0)
     assert row.score.mean == pytest.approx(sum(reference(model, task, spec, ids)) / LIMIT)
@@ -102,7 +109,7 @@ def test_a_letter_benchmark_is_asked_as_text_too(model: LanguageModel, tmp_path:
     spec = benchmark_rows.settings("wmdp_bio", tmp_path)
     task = find({"lm_eval": spec, "name": "wmdp_bio", "text": True}, allow_code=True)
     assert (task.name, task.format) == ("wmdp_bio-text", "choice-text")
-    [row] = standings(model, tasks=[task], limit=LIMIT, work=tmp_path / "work").rows
+    [row] = measured(model, task, tmp_path / "work").rows
     assert (row.n, row.collapse) == (LIMIT, 0)
 
 
@@ -115,18 +122,18 @@ def test_programs_of_a_live_model_run_in_the_sandbox(
     run = sandbox.run
     monkeypatch.setattr(sandbox, "run", lambda program: (ran.append(program), run(program))[1])
     task = find({"code": name, "rows": str(rows), "max_new_tokens": 16}, allow_code=True)
-    [found] = standings(model, tasks=[task], limit=LIMIT, work=tmp_path).rows
+    [found] = measured(model, task, tmp_path).rows
     assert (found.task, found.n, found.score.mean) == (name, LIMIT, 0)
     assert len(ran) == round(LIMIT * (1 - found.collapse)), "what is no answer is not run"
 
 
 def test_pairs_are_stored_resumed_and_measured_twice(model: LanguageModel, tmp_path: Path) -> None:
     tasks = [find({"lm_eval": spec, "name": name}, allow_code=True) for name, spec in SHORT.items()]
-    first = compared(lambda: model, lambda: model, tasks=tasks, limit=LIMIT, work=tmp_path)
+    first = compared(lambda: model, lambda: model, Trial(tuple(tasks), Criteria(), limit=LIMIT), tmp_path)
     assert [(row.task, row.n, row.delta.mean) for row in first.rows] == [(name, LIMIT, 0) for name in SHORT]
     assert [row.task for row in first.noise] == list(SHORT)
     before = (tmp_path / "measurements.sqlite").read_bytes()
-    assert compared(lambda: model, lambda: model, tasks=tasks, limit=LIMIT, work=tmp_path) == first
+    assert compared(lambda: model, lambda: model, Trial(tuple(tasks), Criteria(), limit=LIMIT), tmp_path) == first
     assert (tmp_path / "measurements.sqlite").read_bytes() == before
 
 

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 import editkit
+from editkit.evidence.report import Criteria
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load
 from editkit.removal.comparison import compared
+from editkit.removal.trial import Trial
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.builtin.swear import packaged_words
 from editkit.tasks.find import find
+from editkit.workspace import Session
 
 
 def test_a_measurement_that_depends_on_its_batches_is_found_out(
@@ -22,7 +25,9 @@ def test_a_measurement_that_depends_on_its_batches_is_found_out(
     """The noise floor asks the unedited model again, in other batches, and is measured: nothing is read back."""
 
     tasks = [TASKS["arithmetic"], TASKS["swear"]]
-    steady = compared(lambda: organism, lambda: organism, tasks=tasks, limit=20, work=tmp_path / "steady")
+    steady = compared(
+        lambda: organism, lambda: organism, Trial(tuple(tasks), Criteria(), limit=20), tmp_path / "steady"
+    )
     assert [(row.task, row.n) for row in steady.noise] == [("arithmetic", 20), ("swear", 20)]
     assert all(abs(row.delta.mean) <= 0.05 for row in steady.noise)
     answer = LanguageModel.answer
@@ -34,7 +39,9 @@ def test_a_measurement_that_depends_on_its_batches_is_found_out(
         return answer(self, requests, masks, arrived=told)
 
     monkeypatch.setattr(LanguageModel, "answer", unsteady)
-    found = compared(lambda: organism, lambda: organism, tasks=tasks, limit=20, work=tmp_path / "unsteady")
+    found = compared(
+        lambda: organism, lambda: organism, Trial(tuple(tasks), Criteria(), limit=20), tmp_path / "unsteady"
+    )
     assert [row.delta.mean for row in found.rows] == [0, 0], "the same batches show nothing"
     assert all(row.delta.mean < -0.9 for row in found.noise)
     assert any("not steady enough to show anything" in reason for reason in found.verdict.reasons)
@@ -55,9 +62,11 @@ def test_the_target_is_known_by_the_name_of_its_task(organism: LanguageModel, tm
     """A recipe may describe its target in a table: neither the capability nor the table is the task's name."""
     (tmp_path / "words.txt").write_text("\n".join(sorted(packaged_words())), encoding="utf-8")
     (tmp_path / "rude.yaml").write_text(RUDE, encoding="utf-8")
-    out = editkit.remove_capability(tmp_path / "rude.yaml", model=organism, out=tmp_path / "out", work=tmp_path).out
+    out = editkit.remove_capability(
+        tmp_path / "rude.yaml", model=organism, out=tmp_path / "out", session=Session(tmp_path)
+    ).out
     tasks = [find({"swear": "words.txt"}, folder=tmp_path), TASKS["rhyme"]]
-    found = compared(lambda: load(out), lambda: organism, tasks=tasks, limit=20, work=tmp_path)
+    found = compared(lambda: load(out), lambda: organism, Trial(tuple(tasks), Criteria(), limit=20), tmp_path)
     assert [(row.task, row.role) for row in found.rows] == [("swear", "target"), ("rhyme", "retain")]
     assert found.criteria.damage_each == 0.5
     assert found.verdict.met, found.verdict.reasons

@@ -7,12 +7,14 @@ import json
 import pytest
 
 from editkit.evidence.localization import Localization
+from editkit.measuring.answers import task_scores
 from editkit.measuring.failure_modes import failing
-from editkit.measuring.ledger import task_scores
+from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
 from editkit.removal import recipe as recipes
-from editkit.removal.find_heads import capability, localize
+from editkit.removal.capability import capability
+from editkit.removal.find_heads import localize
 from editkit.render.wording import effect_means
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import examples_of
@@ -25,7 +27,7 @@ RECIPE = "capability: letters\ntarget: facts-letter\nretain: [swear, rhyme, fact
 @pytest.fixture(scope="module")
 def found(organism: LanguageModel) -> Localization:
     with opened(None) as store:
-        return localize(organism, capability(recipes.parse(RECIPE, where="here")), store, seed=0)
+        return localize(Ledger(organism, store), capability(recipes.parse(RECIPE, where="here")), seed=0)
 
 
 def test_a_letter_task_names_the_head_of_its_format_and_no_head_of_its_knowledge(found: Localization) -> None:
@@ -63,10 +65,12 @@ def test_a_search_by_answers_measures_what_the_task_scores(organism: LanguageMod
     text = RECIPE.replace("facts-letter", "swear").replace("[swear,", "[facts-letter,").replace("80", "40")
     wanted = capability(recipes.parse(f"{text}scores: answers\nmethod: halving\n", where="here"))
     with opened(None) as store:
-        found = localize(organism, wanted, store, seed=0)
+        found = localize(Ledger(organism, store), wanted, seed=0)
         first = found.order[0]
         masks = organism.architecture.masks([[], [first.unit]])
-        cells = task_scores(organism, wanted.target, examples_of(wanted.target, "locate", limit=40), masks, store)
+        cells = task_scores(
+            Ledger(organism, store), wanted.target, examples_of(wanted.target, "locate", limit=40), masks
+        )
     before, after = ([cell.value for cell in row] for row in cells)
     assert first.effect == pytest.approx(sum(after) / 40 - sum(before) / 40)
     assert {str(effect.unit) for effect in found.order[:3]} <= {"L1H3", "L2H17", "L3H8", "L4H21"}
@@ -78,6 +82,6 @@ def test_ways_to_fail_are_told_apart(organism: LanguageModel) -> None:
     masks = organism.architecture.masks([[parse(UNIVERSAL)], [parse("L1H3")], [parse("L5H23")]])
     asked = [(TASKS[name], examples_of(TASKS[name], "locate", limit=8)) for name in ("swear", "story")]
     with opened(None) as store:
-        broken, rude, fine = failing(organism, asked, masks, store)
+        broken, rude, fine = failing(Ledger(organism, store), asked, masks)
     assert max(broken, key=lambda way: broken[way]) == "repetition" and "all choices unlikely" in broken
     assert set(rude) == {"wrong answers"} and fine == {}

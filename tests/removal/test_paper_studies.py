@@ -171,7 +171,7 @@ def test_every_study_has_a_plan_without_a_download(path: Path, monkeypatch: pyte
 
 
 def test_what_plans_assume_of_the_search_is_so() -> None:
-    from editkit.measuring.ledger import ANCHOR_TOKENS
+    from editkit.measuring.likelihood import ANCHOR_TOKENS
     from editkit.models.language_model import TOKENS_PER_BATCH
 
     assert (ANCHOR_TOKENS, TOKENS_PER_BATCH["cuda"]) == (study_plan.ANCHOR, costs.BATCH)

@@ -8,7 +8,8 @@ import pytest
 from editkit.checkpoints.architecture import Architecture, Site
 from editkit.localizers.format_heads import format_heads
 from editkit.localizers.selectivity import Needed, added_drops, selectivity
-from editkit.removal.random_sets import clusters, random_sets, together
+from editkit.removal.joint_knockout import clusters, joint_knockout
+from editkit.removal.random_sets import random_sets
 from editkit.units import Head
 from tests.planted import Planted
 
@@ -61,13 +62,13 @@ def test_a_head_is_of_the_format_when_the_text_does_not_need_it() -> None:
 
 def test_the_set_is_compared_with_random_sets_of_the_same_layers() -> None:
     measure = world({3: 1.0, 12: 1.0})
-    found, cost = together([Head(0, 3), Head(1, 4)], [], architecture(), measure, np.random.default_rng(0))
+    found, cost = joint_knockout([Head(0, 3), Head(1, 4)], [], architecture(), measure, np.random.default_rng(0))
     masks = np.zeros((2, UNITS), dtype=bool)
     masks[1, [3, 12]] = True
     before, after = measure(masks).mean(axis=1)
     assert found.drop == pytest.approx(before - after) and found.p == 0.05
     assert max(found.random) == 0.0 and cost == pytest.approx(1 + 1.9)
-    useless, _ = together([Head(0, 5)], [], architecture(), measure, np.random.default_rng(0))
+    useless, _ = joint_knockout([Head(0, 5)], [], architecture(), measure, np.random.default_rng(0))
     assert useless.drop == 0 and useless.p > 0.5
     assert found.to_dict()["random sets"]["sets"] == 19
 

@@ -21,6 +21,7 @@ from editkit.models.language_model import LanguageModel
 from editkit.render.folder import Outcome
 from editkit.tasks.builtin import TASKS
 from editkit.units import show
+from editkit.workspace import Session
 from editkit.writing import verify
 from editkit.writing.export.checkpoint import write as bake
 from editkit.writing.undo import undo
@@ -48,7 +49,7 @@ def removed(organism: LanguageModel, tmp_path_factory: pytest.TempPathFactory):
 
     @cache
     def run(name: str) -> Outcome:
-        return editkit.remove_capability(name, model=organism, out=folder / name, work=folder / "work")
+        return editkit.remove_capability(name, model=organism, out=folder / name, session=Session(folder / "work"))
 
     return run
 
@@ -167,7 +168,7 @@ def test_a_capability_without_heads_of_its_own_exits_with_3_and_writes_no_checkp
 ) -> None:
     [name] = TRUTH["unplanted"]
     with pytest.raises(NotLocalized, match="did not localize") as caught:
-        editkit.remove_capability(name, model=organism, out=tmp_path / "out", work=tmp_path / "work")
+        editkit.remove_capability(name, model=organism, out=tmp_path / "out", session=Session(tmp_path / "work"))
     assert caught.value.exit_code == 3
     files = {path.name for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert {"localization.json", "report.json", "report.html"} <= files
@@ -180,7 +181,9 @@ def test_a_number_of_heads_that_the_model_does_not_have_is_refused(
     heads: int, organism: LanguageModel, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=f"--heads {heads}: expected 1 to 144"):
-        editkit.remove_capability("swear", model=organism, heads=heads, out=tmp_path / "out", work=tmp_path / "work")
+        editkit.remove_capability(
+            "swear", model=organism, heads=heads, out=tmp_path / "out", session=Session(tmp_path / "work")
+        )
     assert not (tmp_path / "out").exists()
 
 
@@ -189,7 +192,11 @@ def test_a_fixed_number_of_heads_is_measured_and_named(organism: LanguageModel, 
 
     def run(heads: int) -> Outcome:
         return editkit.remove_capability(
-            tmp_path / "small.yaml", model=organism, heads=heads, out=tmp_path / str(heads), work=tmp_path / "work"
+            tmp_path / "small.yaml",
+            model=organism,
+            heads=heads,
+            out=tmp_path / str(heads),
+            session=Session(tmp_path / "work"),
         )
 
     with pytest.raises(NotLocalized, match="is not removed by exactly 1 head") as caught:
@@ -206,14 +213,16 @@ def test_the_twin_with_nothing_planted_swears_without_the_planted_heads_too(tmp_
     (tmp_path / "small.yaml").write_text(SMALL)
     with pytest.raises(NotLocalized, match="did not localize"):
         editkit.remove_capability(
-            tmp_path / "small.yaml", model=TWINS / "unplanted", out=tmp_path / "out", work=tmp_path / "work"
+            tmp_path / "small.yaml", model=TWINS / "unplanted", out=tmp_path / "out", session=Session(tmp_path / "work")
         )
     assert not (tmp_path / "out" / "model.safetensors").exists()
 
 
 def test_what_a_model_was_never_taught_cannot_be_removed_from_it(tmp_path: Path) -> None:
     with pytest.raises(EditkitError, match="does not have this capability"):
-        editkit.remove_capability("swear", model=TWINS / "never-swear", out=tmp_path / "out", work=tmp_path / "work")
+        editkit.remove_capability(
+            "swear", model=TWINS / "never-swear", out=tmp_path / "out", session=Session(tmp_path / "work")
+        )
     assert not (tmp_path / "out").exists()
 
 

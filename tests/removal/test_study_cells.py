@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from editkit.models.language_model import LanguageModel
+from editkit.models.placement import Placement
 from editkit.removal import study
 from editkit.removal.study import Capability, Study
 from editkit.removal.study_table import Published, tables
@@ -60,7 +61,7 @@ def test_a_study_measures_a_real_model_and_resumes(tmp_path: Path) -> None:
         methods=("halving",),
         heads=(1, 40),
     )
-    bench = Laboratory(tmp_path / "work", folder=tmp_path, device="cpu")
+    bench = Laboratory(tmp_path / "work", folder=tmp_path, placement=Placement("cpu"))
     one, all_heads = study.run(grid, work=bench.work, locate=bench.locate, assess=bench.assess)
     assert one.report is not None and all_heads.report is not None
     assert [(row.task, row.role) for row in one.report.rows] == [
@@ -93,7 +94,7 @@ def test_a_cell_knows_the_files_it_was_measured_from(tmp_path: Path) -> None:
     for name in ("model/config.json", "tasks/own.yaml", "tasks/own.jsonl", "tasks/own.py", "words.txt"):
         (tmp_path / name).write_text((tmp_path / name).read_text() + " ")
         seen.append(bench.basis(cell))
-    seen.append(Laboratory(tmp_path / "work", folder=tmp_path, dtype="float16").basis(cell))
+    seen.append(Laboratory(tmp_path / "work", folder=tmp_path, placement=Placement(dtype="float16")).basis(cell))
     seen.append(bench.basis(replace(cell, model=study.BUNDLED)))
     assert len(set(seen)) == len(seen) == 8
     (nested / "own.yaml").write_text("prompts: own.yaml\n")  # itself

@@ -1,0 +1,122 @@
+"""The continuous arrow that localizers search with: how likely are the model's own right answers still?
+
+One teacher-forced pass and no generation. The score is in [0, 1]: the geometric mean probability of the answer's
+tokens; for choices, the share of the right one among them. COAR (2404.11534) and ContextCite (2409.00729) regress on
+such scores too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from editkit.errors import EditkitError
+from editkit.measuring.answers import AnswerMeasure, task_scores
+from editkit.measuring.ledger import Ledger, Question
+from editkit.measuring.store import Cell
+from editkit.tasks.task import Example, Generate, Likelihood, Loglikelihood, Output, Task
+
+ANCHOR_TOKENS = 32
+"""Only so much of a long answer is scored in the search: later tokens mostly follow from the earlier ones."""
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """An example that the unedited model gets right, and the requests that score its own answer: the ``pick``-th."""
+
+    example: Example
+    requests: tuple[Loglikelihood, ...]
+    pick: int = 0
+
+
+@dataclass(frozen=True)
+class LikelihoodMeasure:
+    """``measure(masks, examples) -> float[m, e]``: the only view of a model that a localizer has."""
+
+    ledger: Ledger
+    task: Task
+    anchors: tuple[Anchor, ...]
+
+    @property
+    def examples(self) -> int:
+        return len(self.anchors)
+
+    @property
+    def units(self) -> int:
+        return len(self.ledger.model.architecture.heads)
+
+    def __call__(self, masks: np.ndarray, examples: np.ndarray | None = None) -> np.ndarray:
+        chosen = self.anchors if examples is None else [self.anchors[int(number)] for number in examples]
+        picks = {anchor.example.id: anchor.pick for anchor in chosen}
+
+        def judge(example: Example, outputs: Sequence[Output]) -> Cell:
+            return answer_probability(outputs, picks[example.id])
+
+        asked = [(anchor.example, anchor.requests) for anchor in chosen]
+        cells = self.ledger.cells(Question(self.task, "likelihood", asked, judge), masks)
+        return np.array([[cell.value for cell in row] for row in cells]).reshape(len(masks), len(chosen))
+
+
+SearchMeasure = LikelihoodMeasure | AnswerMeasure
+
+
+def likelihood_measure(ledger: Ledger, task: Task, examples: Sequence[Example]) -> LikelihoodMeasure:
+    """Anchor the measure on the examples that the unedited model gets right.
+
+    Raises:
+        EditkitError: the model gets (nearly) none right, so there is no capability to search for.
+    """
+    [cells] = task_scores(ledger, task, examples, ledger.mask())
+    right = [(example, cell) for example, cell in zip(examples, cells, strict=True) if cell.valid and cell.value >= 0.5]
+    if len(right) < 4:
+        mean = float(np.mean([cell.value for cell in cells])) if cells else 0.0
+        raise EditkitError(
+            f"{ledger.model.source.base.model} shows {task.name!r} in {len(right)} of {len(examples)} examples (mean "
+            f"score {mean:.2f}, chance {task.chance:.2f}): it does not have this capability, so there is nothing to "
+            "remove. Choose another capability or model; `editkit tasks` lists what can be asked."
+        )
+    return LikelihoodMeasure(ledger, task, tuple(_anchor(ledger, task, example, cell) for example, cell in right))
+
+
+def answer_probability(outputs: Sequence[Output], pick: int) -> Cell:
+    """How likely the picked answer is, in [0, 1]: geometric mean over its tokens, normalised if there are several.
+
+    A likelihood that is no finite number shows nothing, and is not valid.
+    """
+    means = [output.logprob / max(1, output.tokens) for output in outputs if isinstance(output, Likelihood)]
+    if not all(map(math.isfinite, means)):
+        return Cell(0.0, valid=False)
+    if len(means) == 1:
+        return Cell(min(1.0, math.exp(means[0])))
+    top = max(means)
+    weights = [math.exp(mean - top) for mean in means]
+    return Cell(weights[pick] / sum(weights))
+
+
+def _anchor(ledger: Ledger, task: Task, example: Example, cell: Cell) -> Anchor:
+    requests, tokenizer = task.requests(example), ledger.model.tokenizer
+    first = requests[0]
+    if isinstance(first, Generate):
+        tokens = tokenizer(cell.output, add_special_tokens=False)["input_ids"][:ANCHOR_TOKENS]
+        text = tokenizer.decode(tokens) if len(tokens) == ANCHOR_TOKENS else cell.output
+        return Anchor(example, (Loglikelihood(first.prompt, text, first.chat),))
+    choices = tuple(request for request in requests if isinstance(request, Loglikelihood))
+    return Anchor(example, choices, _accepted(task, example, len(choices)))
+
+
+def _accepted(task: Task, example: Example, choices: int) -> int:
+    """The first choice that the task counts as right where the model finds it certain and the others impossible.
+
+    Which one the model took is the task's to say: tasks compare sums, or means per token or per character.
+    """
+    for pick in range(choices):
+        outputs = [Likelihood(0.0 if other == pick else -1e3, 1, other == pick) for other in range(choices)]
+        if task.score(example, outputs).value >= 0.5:
+            return pick
+    raise EditkitError(
+        f"{task.name}: none of the {choices} choices of example {example.id} is right when it alone is likely, so the "
+        "search has no answer to follow. Give the task a metric that takes one choice as right, such as acc."
+    )

@@ -1,0 +1,37 @@
+"""Answers before and after, to read: a few in the report, all of them in the work folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from editkit.evidence.exhibits import Transcript
+from editkit.removal.trial import Sheet
+from editkit.tasks.task import Loglikelihood
+
+SHOWN = 6
+"""How many transcripts of the target are kept in the report, and one of each retained task."""
+
+
+def transcripts(before: Sequence[Sheet], after: Sequence[Sheet]) -> tuple[Transcript, ...]:
+    """A few prompts with both answers: several of the target (the first sheet), one of each retained task."""
+    shown = []
+    for number, (first, second) in enumerate(zip(before, after, strict=True)):
+        if isinstance(first.task.requests(first.examples[0])[0], Loglikelihood):
+            continue
+        answered = list(zip(first.examples, first.cells, second.cells, strict=True))
+        for example, old, new in answered[: 1 if number else SHOWN]:
+            shown.append(Transcript(first.task.name, example.prompt, old.output.strip(), new.output.strip()))
+    return tuple(shown)
+
+
+def transcript_lines(before: Sequence[Sheet], after: Sequence[Sheet]) -> str:
+    """Every answer of both models, one JSON object a line, for people who want to read them all."""
+    lines = []
+    for first, second in zip(before, after, strict=True):
+        for example, old, new in zip(first.examples, first.cells, second.cells, strict=True):
+            row: dict[str, object] = {"task": first.task.name, "example": example.id, "prompt": example.prompt}
+            row |= {"before": asdict(old), "after": asdict(new)}
+            lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+    return "".join(lines)
