@@ -351,9 +351,9 @@ _BAKE = """
 import sys, time
 from pathlib import Path
 from editkit.edit import Edit
-from editkit.export import checkpoint
-from editkit.weights import patch
-from editkit.source import resolve
+from editkit.writing.export import checkpoint
+from editkit.writing import patch
+from editkit.checkpoints.source import resolve
 from editkit.units import Head
 fast = patch.copy
 patch.copy = lambda *args, **options: (time.sleep(0.02), fast(*args, **options))[1]
