@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -99,15 +98,6 @@ def _numbers(run: Runs, place: int, length: int) -> range:
     low = max(0, (place - run.first - run.length) // run.stride + 1)
     high = min(run.count - 1, (place + length - 1 - run.first) // run.stride)
     return range(low, high + 1)
-
-
-def zero_in_place(path: Path, runs: Iterable[Runs]) -> None:
-    """Overwrite the runs of an existing file with zeros."""
-    with open(path, "r+b") as file:
-        for run in runs:
-            for number in range(run.count):
-                file.seek(run.first + number * run.stride)
-                file.write(bytes(run.length))
 
 
 def whole(tensor: TensorInfo, chunk: int = 8 << 20) -> tuple[Runs, ...]:

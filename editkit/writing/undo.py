@@ -141,7 +141,7 @@ def undo(out: Path, directory: Path) -> Path:
     check_apart(directory, [out], "the output that is to be undone")
     check_free(directory, needed=sum(kept.size for kept in record.files.values()))
     origin = out
-    if not any(kept.at for kept in record.files.values()):  # an adapter or a delta: the base itself is unchanged
+    if not any(kept.at for kept in record.files.values()):  # an adapter: the base itself is unchanged
         base = source.resolve(record.base.model, record.base.revision)
         check_apart(directory, base.places, "the base checkpoint")
         origin = base.directory

@@ -21,7 +21,7 @@ from editkit.checkpoints.source import Source, recorded, resolve
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
 from editkit.writing import manifest, patch, undo
-from editkit.writing.export import adapted, delta, lora
+from editkit.writing.export import adapted, lora
 from editkit.writing.export.checkpoint import Plan, plan_of, tensor_digest
 from editkit.writing.manifest import Manifest, is_tolerated
 from editkit.writing.packing import key_of, read_runs, read_tensor
@@ -29,7 +29,7 @@ from editkit.writing.slices import Slice, runs_of, slices_of
 from editkit.writing.undo import Undo
 
 _OTHER_SLICES = f"{undo.NAME}: does not hold the slices that editkit/edit.json names"
-_OWN = {"lora": (lora.WEIGHTS, lora.CONFIG), "delta": (delta.NAME,)}
+_OWN = {"lora": (lora.WEIGHTS, lora.CONFIG)}
 """The files of a form that does not copy those of the base, beside its card and ``editkit/``."""
 
 
@@ -101,10 +101,7 @@ def _slices(out: Path, record: Manifest, back: Undo) -> list[str]:
         return _zeros(out, record, headers.read(out).tensors, pieces)
     if _indexes(_edit(out)) != _kept_indexes(back):
         return [_OTHER_SLICES]
-    if record.form == "lora":
-        return adapted.problems(out, back)
-    stored = headers.read_file(inside(out, delta.NAME), delta.NAME)
-    return _zeros(out, record, stored, list(undo.placed(back.removed, stored)))
+    return adapted.problems(out, back)
 
 
 def _indexes(edit: Edit) -> set[frozenset[int]]:
@@ -154,9 +151,6 @@ def _against(out: Path, record: Manifest, base: Source) -> list[str]:
             lines.append(f"{printable(row.tensor)}: the base's tensor is not the one that was edited")
     if record.form == "lora":
         lines += adapted.differing(out, edit, plan, base)
-    if record.form == "delta":
-        wrong = delta.differing(out, plan, base)
-        lines += [f"{delta.NAME}: {printable(name)} is not the base's with the removed slices zeroed" for name in wrong]
     return lines
 
 
@@ -173,7 +167,7 @@ def _taken(back: Undo, plan: Plan, base: Source) -> list[str]:
 
 
 def _files(out: Path, form: str, back: Undo, plan: Plan, base: Source) -> list[str]:
-    """Every file of the base is at its one place in OUT (an adapter or a delta has none of them), and no other is."""
+    """Every file of the base is at its one place in OUT (an adapter has none of them), and no other is."""
     copied = plan.contents.copied
     places = copied if form == "checkpoint" else dict.fromkeys(copied)
     own = {"README.md", *_OWN.get(form, copied.values())}

@@ -19,13 +19,12 @@ from editkit.checkpoints import architecture, headers
 from editkit.checkpoints.architecture import Architecture
 from editkit.checkpoints.base_card import base_model
 from editkit.checkpoints.source import Source, resolve
-from editkit.edit import Base, Edit
-from editkit.errors import EditkitError, IntegrityError, UsageError
+from editkit.edit import Edit
+from editkit.errors import EditkitError
 from editkit.models.knockout import knocked_out
 from editkit.units import Head
-from editkit.writing import manifest
 from editkit.writing.bake import bake
-from editkit.writing.export import EXPORTS, checkpoint, delta, lora
+from editkit.writing.export import EXPORTS, checkpoint, lora
 from editkit.writing.undo import undo
 from editkit.writing.verify import verify
 from tests import small_checkpoints as checkpoints
@@ -65,7 +64,6 @@ def test_every_form_is_the_model_zeroed_live(model_type: str, tmp_path: Path) ->
         checkpoint.write(edit, source, out)
         assert verify(out, source).against_base
         assert_only_slices_changed(source.directory, out, edit)
-        assert_delta_gives_the_same(edit, source, out, tmp_path)
         zeroed = zero_live(live, found, units)
         assert torch.equal(logits(load(out)), zeroed)
         assert torch.equal(zeroed, before) == (not units), "there was something to remove"
@@ -97,18 +95,6 @@ def assert_only_slices_changed(base: Path, out: Path, edit: Edit) -> None:
                 for span in zeroed.get(name, []):
                     expected[span if sites[name].axis == 0 else (slice(None), span)] = 0
                 assert expected.tobytes() == other.get_tensor(name).tobytes(), name
-
-
-def assert_delta_gives_the_same(edit: Edit, source: Source, out: Path, folder: Path) -> None:
-    made, baked = folder / f"{out.name}-delta", folder / f"{out.name}-baked"
-    delta.write(edit, source, made)
-    assert verify(made, source).tensors == len({unit.layer for unit in edit.units})
-    checkpoint.write(delta.edit_on(made, source), source, baked)
-    for path in out.iterdir():
-        if path.is_file():
-            assert path.read_bytes() == (baked / path.name).read_bytes(), path.name
-    undo(made, folder / f"{out.name}-base")
-    assert_same_files(source.directory, folder / f"{out.name}-base")
 
 
 def adapt(edit: Edit, source: Source, made: Path, load: Load) -> Any:
@@ -344,58 +330,19 @@ def test_a_rank_that_vllm_cannot_serve_is_refused_unless_asked_for(tmp_path: Pat
     assert "more than vLLM serves" in written.notes[0] and verify(tmp_path / "out", source).form == "lora"
 
 
-def test_a_delta_fits_its_own_base_only(tmp_path: Path) -> None:
-    source = resolve(checkpoints.write(tmp_path / "base"))
-    delta.write(Edit(source.base, frozenset({Head(0, 1)})), source, tmp_path / "delta")
-    other = checkpoints.write(tmp_path / "other")
-    raw = bytearray((other / "model.safetensors").read_bytes())
-    raw[-1] ^= 1
-    (other / "model.safetensors").write_bytes(raw)
-    with pytest.raises(EditkitError, match="other weights"):
-        delta.edit_on(tmp_path / "delta", resolve(other))
-    raw = bytearray((tmp_path / "delta" / delta.NAME).read_bytes())
-    raw[-1] ^= 1
-    (tmp_path / "delta" / delta.NAME).write_bytes(raw)
-    with pytest.raises(IntegrityError, match=r"delta\.safetensors"):
-        delta.edit_on(tmp_path / "delta", source)
-    manifest.write(tmp_path / "delta", manifest.read(tmp_path / "delta"))
-    with pytest.raises(IntegrityError, match=r"0\.self_attn\.o_proj.*made for other weights"):
-        delta.edit_on(tmp_path / "delta", source)
-    size = sum(path.stat().st_size for path in (tmp_path / "delta").rglob("*.safetensors"))
-    assert size < (tmp_path / "base" / "model.safetensors").stat().st_size / 4
-
-
 @pytest.mark.parametrize("form", list(EXPORTS))
-def test_an_edit_is_baked_from_its_heads_its_file_or_its_delta_alike(tmp_path: Path, form: str) -> None:
+def test_an_edit_is_baked_from_its_heads_its_file_or_an_output_alike(tmp_path: Path, form: str) -> None:
     source, _ = save("llama", tmp_path / "base")
-    made, name = tmp_path / "delta", str(tmp_path / "base")
-    bake(name, [Head(1, 0)], out=made, format="delta")
-    from_heads = bake(name, [Head(1, 0)], out=tmp_path / "heads", format=form)
-    for place, base in ((made, None), (made / "editkit" / "edit.json", name), (made, source)):
-        written = bake(base, place, out=tmp_path / "again", format=form)
+    made, name = tmp_path / "heads", str(tmp_path / "base")
+    from_heads = bake(name, [Head(1, 0)], out=made, format=form)
+    for edit, base in ((made, None), (made / "editkit" / "edit.json", name), (made, source)):
+        written = bake(base, edit, out=tmp_path / "again", format=form)
         assert (written.form, written.edited, written.notes) == (form, from_heads.edited, from_heads.notes)
-        assert_same_files(tmp_path / "heads", tmp_path / "again")
+        assert_same_files(made, tmp_path / "again")
         shutil.rmtree(tmp_path / "again")
 
 
-def test_a_delta_whose_base_changed_is_refused_whatever_its_revision_says(tmp_path: Path) -> None:
-    """A Hub commit in the edit and a local copy at hand: revisions cannot be compared, the tensors can."""
-    source = resolve(checkpoints.write(tmp_path / "base"))
-    there = replace(source, base=Base("owner/name", "0" * 40))
-    delta.write(Edit(there.base, frozenset({Head(0, 1)})), there, tmp_path / "delta")
-    bake(source, tmp_path / "delta", out=tmp_path / "fits")
-    with pytest.raises(UsageError, match="is a checkpoint, not a delta"):
-        delta.edit_on(tmp_path / "fits", source)
-    tensor = headers.read(source.directory).tensors["model.layers.0.self_attn.o_proj.weight"]
-    raw = bytearray((source.directory / tensor.file).read_bytes())
-    raw[tensor.start] ^= 1
-    (source.directory / tensor.file).write_bytes(raw)
-    with pytest.raises(IntegrityError, match="made for other weights"):
-        bake(str(source.directory), tmp_path / "delta", out=tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
 def test_all_forms_share_one_signature() -> None:
-    for write in (checkpoint.write, lora.write, delta.write):
+    for write in (checkpoint.write, lora.write):
         assert list(inspect.signature(write).parameters)[:3] == ["edit", "base", "out"]
-    assert list(EXPORTS) == ["checkpoint", "lora", "delta"]
+    assert list(EXPORTS) == ["checkpoint", "lora"]

@@ -18,9 +18,5 @@ def _lora(*args: Any, **options: Any) -> Written:
     return import_module("editkit.writing.export.lora").write(*args, **options)
 
 
-def _delta(*args: Any, **options: Any) -> Written:
-    return import_module("editkit.writing.export.delta").write(*args, **options)
-
-
-EXPORTS: dict[str, Callable[..., Written]] = {"checkpoint": _checkpoint, "lora": _lora, "delta": _delta}
+EXPORTS: dict[str, Callable[..., Written]] = {"checkpoint": _checkpoint, "lora": _lora}
 """Form -> its ``write``; the module is imported when it is called."""

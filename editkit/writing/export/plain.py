@@ -12,7 +12,6 @@ from editkit.units import show
 _HOW = {
     "checkpoint": "The weights are the base's, byte for byte, with the input slices of these units set to zero.",
     "lora": "This is an adapter: loaded on the base, it subtracts what these units add.",
-    "delta": "This holds the changed tensors only; `editkit bake` puts them on the base.",
 }
 
 

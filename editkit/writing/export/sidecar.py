@@ -1,4 +1,4 @@
-"""The forms that are loaded beside the base (adapter, delta): their own weights, and the same ``editkit/`` folder."""
+"""The forms that are loaded beside the base (adapters): their own weights, and the same ``editkit/`` folder."""
 
 from __future__ import annotations
 
