@@ -30,8 +30,7 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 def bake(as_json: bool, **options: Any) -> None:
     """Write a model without the given heads.
 
-    As a checkpoint or an exact LoRA adapter. No model is loaded, but for an adapter: its deviation from the
-    checkpoint is measured.
+    As a checkpoint or an exact LoRA adapter. No model is loaded.
     """
     from editkit.writing.bake import bake_named
 

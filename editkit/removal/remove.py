@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from editkit.checkpoints.base_card import base_model, shape
-from editkit.checkpoints.files import digest_of
-from editkit.checkpoints.source import resolve
+from editkit.checkpoints.source import identified, resolve
 from editkit.checkpoints.staging import check_free
 from editkit.edit import Edit
 from editkit.errors import EditkitError, NotLocalized, TooMuchDamage, UsageError
@@ -50,6 +49,7 @@ from editkit.units import Head
 from editkit.workspace import Work
 from editkit.writing import manifest
 from editkit.writing.export import checkpoint
+from editkit.writing.export.checkpoint import Written
 
 
 @dataclass(frozen=True)
@@ -185,20 +185,20 @@ class Trial:
         expected, repeated = (readings(self.model, choice.heads, prompts) for _ in range(2))
         with checkpoint.stage(edit, self.model.source, run.out, recipe=record, seeds={"run": run.seed}) as written:
             with parked(self.model.network):
-                reopened, read = self._reopened(written.directory, prompts)
+                reopened, read = self._reopened(written, prompts)
             agree(hooked, reopened, before, second)
             same_readings(prompts, expected, read, again=repeated, rounding=self.model.rounding)
             known = replace(self, stages=silent)  # nothing is measured anew
             outcome = known.judged(found, choice, edit, before, reopened, second)
-            hashes = {row.file: digest_of(written.directory / row.file) for row in written.edited}
+            hashes = {row.file: written.weights[row.file] for row in written.edited}
             outcome = replace(outcome, provenance=replace(outcome.provenance, hashes=hashes))
             write(written.directory, outcome)
         return outcome
 
-    def _reopened(self, directory: Path, prompts: Sequence[str]) -> tuple[list[Sheet], list[Likelihood]]:
+    def _reopened(self, written: Written, prompts: Sequence[str]) -> tuple[list[Sheet], list[Likelihood]]:
         """What the checkpoint answers where the model was, in batches like its own; it is gone again after."""
         shipped = load_source(
-            resolve(directory),
+            identified(resolve(written.directory, identify=False), written.weights),
             device=self.model.place,
             dtype=self.model.dtype,
             trust_remote_code=self.model.trusted,

@@ -34,7 +34,7 @@ def bake(
         base: a model's ``source``, a Hub id, a local directory, or None for the bundled organism.
         heads: the heads, or their names; or the path of an ``edit.json`` or of an output of editkit, which must fit
             ``base`` (None: the model that the edit names).
-        format: ``checkpoint`` or ``lora`` (exact; the base is loaded to measure it).
+        format: ``checkpoint`` or ``lora`` (exact once merged).
         link: share unchanged files with the base instead of copying them (checkpoint).
         allow_large_rank: write an adapter even where vLLM cannot serve its rank (lora).
 

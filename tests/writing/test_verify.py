@@ -74,7 +74,7 @@ def test_any_changed_byte_of_any_file_is_caught(out: Path) -> None:
 
 def test_an_adapter_is_guarded_too(tmp_path: Path, source: Source) -> None:
     place = tmp_path / "lora"
-    lora.write(Edit(source.base, UNITS), source, place, measured=False)
+    lora.write(Edit(source.base, UNITS), source, place)
     assert verify(place, source).form == "lora"
     for name, raw in checkpoints.files(place).items():
         for byte in np.random.default_rng(0).integers(0, len(raw), 12):
@@ -242,8 +242,7 @@ FORGERIES: dict[str, tuple[str, Forgery, str]] = {
 def test_every_forgery_shows_against_the_base(tmp_path: Path, source: Source, name: str) -> None:
     form, forge, message = FORGERIES[name]
     place = tmp_path / "forged"
-    options = {"measured": False} if form == "lora" else {}
-    EXPORTS[form](Edit(source.base, UNITS), source, place, **options)
+    EXPORTS[form](Edit(source.base, UNITS), source, place)
     assert verify(place, source).against_base
     forge(place)
     reseal(place)
@@ -253,7 +252,7 @@ def test_every_forgery_shows_against_the_base(tmp_path: Path, source: Source, na
 
 
 def test_the_units_of_an_edit_must_be_those_of_its_undo_file(tmp_path: Path, source: Source) -> None:
-    lora.write(Edit(source.base, UNITS), source, tmp_path / "lora", measured=False)
+    lora.write(Edit(source.base, UNITS), source, tmp_path / "lora")
     another_unit(frozenset({Head(0, 1), Head(2, 3)}))(tmp_path / "lora")
     reseal(tmp_path / "lora")
     with pytest.raises(IntegrityError, match="does not hold the slices that"):
@@ -291,7 +290,7 @@ def test_undo_refuses_what_would_not_be_the_base(out: Path, tmp_path: Path, sour
 
 
 def test_undo_of_an_adapter_names_the_base_that_changed(tmp_path: Path, source: Source) -> None:
-    lora.write(Edit(source.base, UNITS), source, tmp_path / "lora", measured=False)
+    lora.write(Edit(source.base, UNITS), source, tmp_path / "lora")
     flipped(source.directory / "README.md", -1, 1)
     verify(tmp_path / "lora")
     with pytest.raises(IntegrityError, match=r"cannot restore README\.md: .*Changed since in the base, .*base"):
@@ -300,8 +299,7 @@ def test_undo_of_an_adapter_names_the_base_that_changed(tmp_path: Path, source: 
 
 @pytest.mark.parametrize("form", EXPORTS)
 def test_undo_writes_neither_into_the_output_nor_into_the_base(tmp_path: Path, source: Source, form: str) -> None:
-    options = {"measured": False} if form == "lora" else {}
-    out = EXPORTS[form](Edit(source.base, UNITS), source, tmp_path / form, **options).directory
+    out = EXPORTS[form](Edit(source.base, UNITS), source, tmp_path / form).directory
     for inside in (out / "base", out, *([source.directory / "back"] if form != "checkpoint" else [])):
         with pytest.raises(EditkitError, match="is inside the"):
             undo(out, inside)
