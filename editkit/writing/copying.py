@@ -87,9 +87,9 @@ def copy_files(base: Source, plan: Plan, directory: Path, *, link: bool = False)
 
 
 def _right(name: str, copied: Copied, headers: Headers) -> Copied:
-    for place in copied.differing[:1]:
+    for offset in copied.differing[:1]:
         tensors = (each for each in headers.tensors.values() if each.file == name)
-        where = next((each.name for each in tensors if each.start <= place < each.end), f"byte {place}")
+        where = next((each.name for each in tensors if each.start <= offset < each.end), f"byte {offset}")
         raise IntegrityError(
             f"{name}: read back, it is not what was written ({where} differs). "
             "The disk or another program changed it while it was copied; nothing was kept."
@@ -114,7 +114,7 @@ def copy(
     Raises:
         IntegrityError: ``base`` changed meanwhile.
     """
-    first, place = stamp(base), 0
+    first, offset = stamp(base), 0
     after, before = (None if known and not runs else hashlib.sha256()), None
     differing, hashing, buffers = [], [], [bytearray(CHUNK), bytearray(CHUNK)]
     with (
@@ -126,7 +126,7 @@ def copy(
         for chunk, zeroed in _chunks(source, runs, first[0]):
             _write(target, zeroed)
             again = _filled(back, buffers[0], len(zeroed))
-            differing += _differing(zeroed, again, place)
+            differing += _differing(zeroed, again, offset)
             for done in hashing:
                 done.result()
             if after and before is None and zeroed is not chunk and not known:
@@ -134,13 +134,13 @@ def copy(
             pairs = ((after, again), (before, chunk))
             hashing = [threads.submit(digest.update, data) for digest, data in pairs if digest]
             buffers.reverse()
-            place += len(chunk)
-            if place % FLUSHED == 0:
+            offset += len(chunk)
+            if offset % FLUSHED == 0:
                 written(out)
-        if place % FLUSHED:
+        if offset % FLUSHED:
             written(out)
-        differing += [place] if back.read(1) else []
-    if stamp(base) != first or place != first[0]:
+        differing += [offset] if back.read(1) else []
+    if stamp(base) != first or offset != first[0]:
         raise IntegrityError(f"{printable(base.name)}: changed while it was copied. Nothing was kept.")
     whole = after.hexdigest() if after else known or ""
     return Copied(known or (before.hexdigest() if before else whole), whole, tuple(differing[:LISTED]))
@@ -150,14 +150,14 @@ def differences(base: Path, out: Path, runs: Sequence[Runs] = ()) -> tuple[int, 
     """Places (the first in each chunk, few of many) where ``out`` is not ``base`` with the runs zeroed."""
     if os.path.samefile(base, out) and not runs:
         return ()
-    differing, place, buffer = [], 0, bytearray(CHUNK)
+    differing, offset, buffer = [], 0, bytearray(CHUNK)
     with open(base, "rb", buffering=0) as source, open(out, "rb", buffering=0) as back:
         for _, zeroed in _chunks(source, runs, base.stat().st_size):
-            differing += _differing(zeroed, _filled(back, buffer, len(zeroed)), place)
-            place += len(zeroed)
+            differing += _differing(zeroed, _filled(back, buffer, len(zeroed)), offset)
+            offset += len(zeroed)
             if len(differing) >= LISTED:
                 return tuple(differing)
-        return (*differing, place) if back.read(1) else tuple(differing)
+        return (*differing, offset) if back.read(1) else tuple(differing)
 
 
 def _chunks(source: Any, runs: Sequence[Runs], size: int) -> Iterator[tuple[bytearray, bytearray]]:
@@ -165,14 +165,14 @@ def _chunks(source: Any, runs: Sequence[Runs], size: int) -> Iterator[tuple[byte
 
     A chunk is good until the next but one is asked for. A file that grows on and on is read up to ``size``.
     """
-    place, buffers = 0, [bytearray(CHUNK), bytearray(CHUNK)]
-    while place < size and fill(source, chunk := buffers[0]):
+    offset, buffers = 0, [bytearray(CHUNK), bytearray(CHUNK)]
+    while offset < size and fill(source, chunk := buffers[0]):
         zeroed = chunk
-        if any(True for each in runs for _ in shares(np.frombuffer(chunk, np.uint8), place, each)):
+        if any(True for each in runs for _ in shares(np.frombuffer(chunk, np.uint8), offset, each)):
             zeroed = bytearray(chunk)
-            zero(np.frombuffer(zeroed, np.uint8), place, runs)
+            zero(np.frombuffer(zeroed, np.uint8), offset, runs)
         yield chunk, zeroed
-        place += len(chunk)
+        offset += len(chunk)
         buffers.reverse()
 
 

@@ -188,11 +188,11 @@ def _files(out: Path, form: str, back: Undo, plan: Plan, base: Source) -> list[s
 
 def _differences(name: str, base: Path, out: Path, plan: Plan) -> list[str]:
     return [
-        f"{plan.copied[name]}: differs from the base at byte {place}{_where(plan.headers.tensors, name, place)}"
-        for place in copying.differences(base, out, plan.runs.get(name, ()))
+        f"{plan.copied[name]}: differs from the base at byte {offset}{_where(plan.headers.tensors, name, offset)}"
+        for offset in copying.differences(base, out, plan.runs.get(name, ()))
     ]
 
 
-def _where(tensors: Mapping[str, TensorInfo], file: str, place: int) -> str:
-    names = [tensor.name for tensor in tensors.values() if tensor.file == file and tensor.start <= place < tensor.end]
+def _where(tensors: Mapping[str, TensorInfo], file: str, offset: int) -> str:
+    names = [tensor.name for tensor in tensors.values() if tensor.file == file and tensor.start <= offset < tensor.end]
     return f", in {names[0]}" if names else ""

@@ -51,27 +51,18 @@ class Written:
     weights: Mapping[str, str] = field(default_factory=dict)
 
 
-def write(
-    edit: Edit,
-    base: Source,
-    out: Path,
-    *,
-    link: bool = False,
-    recipe: Mapping[str, Any] | None = None,
-    seeds: Mapping[str, int] | None = None,
-) -> Written:
+def write(edit: Edit, base: Source, out: Path, *, link: bool = False) -> Written:
     """Write the edited checkpoint to ``out``, with ``editkit/`` (edit, undo, manifest) and a short card in it.
 
     Args:
         link: share the bytes of unchanged files with the base (reflink, else hard link) instead of copying them. With
             hard links, a later change to the base's file changes OUT too; ``verify`` notices.
-        recipe: recorded in the manifest, as are ``seeds``.
 
     Raises:
         EditkitError: before anything is written if the edit, the base and ``out`` do not go together; after a failure
             nothing is left at ``out``.
     """
-    with stage(edit, base, out, link=link, recipe=recipe, seeds=seeds) as written:
+    with stage(edit, base, out, link=link) as written:
         pass
     return replace(written, directory=Path(out))
 
@@ -90,7 +81,7 @@ def stage(
 
     A base whose revision was left open gets it here, from the hashes that copying takes.
     The caller may load it, measure it, and add ``README.md`` and files in ``editkit/``. On a clean exit the manifest is
-    written over everything and the directory becomes ``out``; on an error it vanishes.
+    written over everything, with ``recipe`` and ``seeds``, and the directory becomes ``out``; on an error it vanishes.
     """
     out = Path(out)
     plan = plan_of(edit, base)

@@ -11,7 +11,7 @@ to that rounding. The adapter is made of the slices alone: no model is loaded fo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,15 +56,7 @@ class Map:
         return sum(stop - start for start, stop in self.spans) or 1
 
 
-def write(
-    edit: Edit,
-    base: Source,
-    out: Path,
-    *,
-    allow_large_rank: bool = False,
-    recipe: Mapping[str, Any] | None = None,
-    seeds: Mapping[str, int] | None = None,
-) -> Written:
+def write(edit: Edit, base: Source, out: Path, *, allow_large_rank: bool = False) -> Written:
     """Write the adapter to ``out``.
 
     Args:
@@ -86,7 +78,7 @@ def write(
         (directory / "README.md").write_text(plain_card(plan.edit, base, "lora", notes=notes), encoding="utf-8")
         undo.save(directory, base, plan.slices, {name: _kept(base, name) for name in plan.copied}, ())
         (directory / "editkit" / "edit.json").write_text(plan.edit.to_json(), encoding="utf-8", newline="\n")
-        manifest.write(directory, Manifest("lora", plan.edit.base, {}, seeds=seeds or {}, recipe=recipe))
+        manifest.write(directory, Manifest("lora", plan.edit.base, {}))
     return Written(out, "lora", (), plan.left_out, notes)
 
 
