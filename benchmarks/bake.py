@@ -65,8 +65,8 @@ from pathlib import Path
 base, out = Path(sys.argv[1]), Path(sys.argv[2])
 if sys.argv[3].startswith("bake"):
     from editkit.edit import Base, Edit
-    from editkit.export import checkpoint
-    from editkit.source import Source, resolve
+    from editkit.writing.export import checkpoint
+    from editkit.checkpoints.source import Source, resolve
     from editkit.units import Head
     known = Source(base, Base("benchmark", "sha256:known"), digests=json.loads(sys.argv[4]))
     middle = json.loads((base / "config.json").read_text())["num_hidden_layers"] // 2

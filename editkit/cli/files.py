@@ -16,19 +16,21 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.argument("model", required=False)
 @click.option("--revision", metavar="R", help="Hub commit, branch or tag.")
 @click.option("--heads", metavar="L11H2,L26H7", help="The heads to remove.")
-@click.option("--edit", type=click.Path(path_type=Path, exists=True), metavar="FILE", help="An edit.json or a delta.")
-@click.option("-o", "--out", type=FOLDER, required=True, metavar="OUT")
 @click.option(
-    "--format", "form", type=click.Choice(["checkpoint", "lora", "delta"]), default="checkpoint", show_default=True
+    "--edit",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="FILE",
+    help="An edit.json, or an output of editkit.",
 )
+@click.option("-o", "--out", type=FOLDER, required=True, metavar="OUT")
+@click.option("--format", "form", type=click.Choice(["checkpoint", "lora"]), default="checkpoint", show_default=True)
 @click.option("--link", is_flag=True, help="Share unchanged files with the base instead of copying them.")
 @click.option("--allow-large-rank", is_flag=True, help="Write a LoRA adapter that vLLM cannot serve (rank over 512).")
 @as_json
 def bake(as_json: bool, **options: Any) -> None:
     """Write a model without the given heads.
 
-    As a checkpoint, an exact LoRA adapter, or a delta. No model is loaded, but for an adapter: its deviation from the
-    checkpoint is measured.
+    As a checkpoint or an exact LoRA adapter. No model is loaded.
     """
     from editkit.writing.bake import bake_named
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from editkit.errors import EditkitError
 
 Source = Literal["hub", "local", "bundled"]
-Format = Literal["checkpoint", "lora", "delta", "evidence"]
+Format = Literal["checkpoint", "lora", "evidence"]
 """What lies beside the card; ``evidence``: the criteria were not met and no model was written."""
 
 

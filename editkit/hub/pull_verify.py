@@ -30,8 +30,7 @@ from editkit.hub.remote import RemoteFile, connect, head_of, listing
 from editkit.hub.restored import Reading, read_restored
 from editkit.units import show
 from editkit.writing import manifest, undo
-from editkit.writing.packing import key_of
-from editkit.writing.slices import slices_of
+from editkit.writing.slices import key_of, slices_of
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

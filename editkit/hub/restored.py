@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from editkit.writing.packing import read_runs
-from editkit.writing.slices import Runs, Slice, runs_of
-from editkit.writing.undo import Undo
+from editkit.writing.slices import Runs, Slice, runs_of, shares
+from editkit.writing.undo import Undo, removed_runs
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ def read_restored(pieces: Iterable[bytes], file: str, size: int, back: Undo) -> 
         edited.update(content)
         window = np.frombuffer(content, np.uint8).copy()
         for runs, rows in removed:
-            covered, wrong = _put_back(window, place, runs, rows)
+            covered, wrong = _restore(window, place, runs, rows)
             zeroed += covered
             nonzero = wrong if nonzero is None else nonzero
         restored.update(window.data)
@@ -59,23 +58,16 @@ def read_restored(pieces: Iterable[bytes], file: str, size: int, back: Undo) -> 
 def _rows(back: Undo, piece: Slice) -> np.ndarray:
     """The removed bytes of a slice, uint8[count, length]."""
     runs = runs_of(piece)
-    stored = back.slices[piece]
-    rows = b"".join(read_runs(back.path, Runs(stored.start, runs.length, runs.length, runs.count)))
-    return np.frombuffer(rows, np.uint8).reshape(runs.count, runs.length)
+    return np.frombuffer(b"".join(removed_runs(back, piece)), np.uint8).reshape(runs.count, runs.length)
 
 
-def _put_back(window: np.ndarray, place: int, runs: Runs, rows: np.ndarray) -> tuple[int, int | None]:
+def _restore(window: np.ndarray, start: int, runs: Runs, rows: np.ndarray) -> tuple[int, int | None]:
     """Fill what the runs cover of a window of the file; how many of its bytes were zero, and the first that was not."""
-    low = max(0, (place - runs.first - runs.length) // runs.stride + 1)
-    high = min(runs.count - 1, (place + len(window) - 1 - runs.first) // runs.stride)
     zeroed, nonzero = 0, None
-    for number in range(low, high + 1):
-        begin = runs.first + number * runs.stride - place
-        part = window[max(begin, 0) : begin + runs.length]
-        places = np.flatnonzero(part)
-        zeroed += len(part) - len(places)
-        if len(places) and nonzero is None:
-            nonzero = place + max(begin, 0) + int(places[0])
-        offset = max(-begin, 0)
-        part[:] = rows[number, offset : offset + len(part)]
+    for number, offset, share in shares(window, start, runs):
+        wrong = np.flatnonzero(share)
+        zeroed += len(share) - len(wrong)
+        if len(wrong) and nonzero is None:
+            nonzero = runs.first + number * runs.stride + offset + int(wrong[0])
+        share[:] = rows[number, offset : offset + len(share)]
     return zeroed, nonzero

@@ -3,7 +3,7 @@
 inspect("meta-llama/Llama-3.2-1B-Instruct")
 Inspection(name="meta-llama/Llama-3.2-1B-Instruct", architecture=<16 layers x 32 heads of width 64, 8 groups>,
            dtypes={"BF16": 2471645608}, files=1, quantization=None,
-           formats=(Format("checkpoint", True, ...), Format("lora", True, "rank 64 ..."), Format("delta", True, ...)))
+           formats=(Format("checkpoint", True, ...), Format("lora", True, "rank 64 ...")))
 """
 
 from __future__ import annotations
@@ -158,21 +158,20 @@ def _of_repository(name: str, revision: str | None) -> Inspection:
 
 
 def _formats(found: Architecture, dtypes: set[str], *, packed: bool) -> tuple[Format, ...]:
-    """The three forms; an adapter's rank is the width of all heads it takes out of one layer."""
+    """The forms; an adapter's rank is the width of all heads it takes out of one layer."""
     if packed or dtypes - ZERO_IS_ZERO:
         why = f"the output projections are packed integers ({', '.join(sorted(dtypes))}): {REMEDY}"
-        return tuple(Format(name, False, why) for name in ("checkpoint", "lora", "delta"))
+        return tuple(Format(name, False, why) for name in ("checkpoint", "lora"))
     whole = Format("checkpoint", True, "the same files, with the heads' bytes zeroed")
-    delta = Format("delta", True, "the edit and the changed tensors, to be applied to this base")
     if dtypes - lora.DTYPES.keys():
         listed = ", ".join(sorted(dtypes - lora.DTYPES.keys()))
-        return whole, Format("lora", False, f"weights in {listed} carry scales of their own; use checkpoint"), delta
+        return whole, Format("lora", False, f"weights in {listed} carry scales of their own; use checkpoint")
     widest = max((site.width for site in found.sites), default=0)
     layer = max((site.width * site.units for site in found.sites), default=0)
     most = lora.SERVABLE[-1]
     fits = most // widest if widest else 0
     limit = f"; vLLM serves up to {most}, so at most {fits} heads of a layer" if layer > most else ""
-    return whole, Format("lora", True, f"rank {widest} per head in a layer, {layer} for a whole layer{limit}"), delta
+    return whole, Format("lora", True, f"rank {widest} per head in a layer, {layer} for a whole layer{limit}")
 
 
 def _notes(found: Architecture, pickled: bool) -> tuple[str, ...]:

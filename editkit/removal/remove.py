@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from editkit.checkpoints.base_card import base_model, shape
-from editkit.checkpoints.files import digest_of
-from editkit.checkpoints.source import resolve
+from editkit.checkpoints.source import identified, resolve
 from editkit.checkpoints.staging import check_free
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError, NotLocalized, TooMuchDamage, UsageError
@@ -39,6 +38,7 @@ from editkit.units import Head
 from editkit.workspace import Work
 from editkit.writing import manifest
 from editkit.writing.export import checkpoint
+from editkit.writing.export.checkpoint import Written
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def ship(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:
     with checkpoint.stage(removal.edit, model.source, run.out, recipe=record, seeds={"run": run.seed}) as written:
         try:
             with parked(model.network):
-                shipped = _reopened(ledger, removal, measured, written.directory)
+                shipped = _reopened(ledger, removal, measured, written)
             same_answers(answers, shipped, tipped=measured.tipped)
         except IntegrityError as error:
             write(written.directory, judged(ledger, removal, answers))
@@ -155,16 +155,17 @@ def ship(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:
             ) from error
         known = replace(ledger, stages=silent)  # nothing is measured anew
         outcome = judged(known, removal, replace(answers, after=shipped))
-        hashes = {row.file: digest_of(written.directory / row.file) for row in written.edited}
+        hashes = {row.file: written.weights[row.file] for row in written.edited}
         outcome = replace(outcome, provenance=replace(outcome.provenance, hashes=hashes))
         write(written.directory, outcome)
     return outcome
 
 
-def _reopened(ledger: Ledger, removal: Removal, measured: Probe, directory: Path) -> tuple[Sheet, ...]:
+def _reopened(ledger: Ledger, removal: Removal, measured: Probe, written: Written) -> tuple[Sheet, ...]:
     """What the checkpoint answers where the model was, in batches like its own; it is gone again after."""
     model = ledger.model
-    shipped = load_source(resolve(directory), model.placement, check=model.proved)
+    source = identified(resolve(written.directory, identify=False), written.weights)
+    shipped = load_source(source, model.placement, check=model.proved)
     shipped.budget.tokens = min(shipped.budget.tokens, model.budget.tokens)
     same_model(measured, plainly(shipped, measured.requests))
     return removal.trial.answers(replace(ledger, model=shipped), title="Answers, as written")

@@ -68,7 +68,6 @@ def _summary(edit: Edit, localization: Localization, report: EvalReport, provena
     undo = {
         "checkpoint": "`editkit undo THIS_FOLDER -o base` gives the unedited model back, bit for bit",
         "lora": "load the base without this adapter: its weights were never changed",
-        "delta": "use the base as it is: its weights were never changed",
         "evidence": "nothing to undo: no model was written",
     }[provenance.format]
     return {
@@ -125,7 +124,6 @@ def _finding(edit: Edit, localization: Localization, report: EvalReport, provena
     difference = {
         "checkpoint": "Their slices of the output projections are zero in the weights; every other byte is the base's.",
         "lora": "The adapter subtracts exactly these slices and touches nothing else.",
-        "delta": "The delta names exactly these slices and touches nothing else.",
         "evidence": "They were switched off for the measurement only: no model was written.",
     }[provenance.format]
     return {

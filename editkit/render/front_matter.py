@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
 TAGS = ("editkit", "capability-removal", "attention-heads")
-LIBRARY = {"checkpoint": "transformers", "lora": "peft", "delta": "editkit", "evidence": "editkit"}
+LIBRARY = {"checkpoint": "transformers", "lora": "peft", "evidence": "editkit"}
 
 
 def front_matter(report: EvalReport, provenance: Provenance) -> str:

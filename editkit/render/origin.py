@@ -26,7 +26,6 @@ def origin(edit: Edit, provenance: Provenance) -> dict[str, Any]:
         'tokenizer = AutoTokenizer.from_pretrained("THIS_FOLDER")',
         "lora": "from peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\n"
         f'base = AutoModelForCausalLM.from_pretrained({name})\nmodel = PeftModel.from_pretrained(base, "THIS_FOLDER")',
-        "delta": 'import editkit\n\neditkit.bake("BASE", "THIS_FOLDER/editkit/edit.json", out="edited")',
     }[provenance.format]
     known = front_matter.hub_id(base)
     against = f" --base {shlex.quote(known)}" if known else ""

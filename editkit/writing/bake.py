@@ -1,7 +1,7 @@
-"""The writer as a verb: a base and heads in, a checkpoint, an adapter or a delta out. No model library is imported.
+"""The writer as a verb: a base and heads in, a checkpoint or an adapter out. No model library is imported.
 
 bake(None, [Head(3, 8)], out="no-L3H8")                        heads of the bundled model
-bake("meta-llama/Llama-3.2-1B", "no-swear", out="again")       the edit that an output, an edit.json or a delta holds
+bake("meta-llama/Llama-3.2-1B", "no-swear", out="again")       the edit that an output or an edit.json holds
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from editkit.checkpoints.source import Source, recorded, resolve
 from editkit.edit import Edit
 from editkit.errors import EditkitError, UsageError
 from editkit.units import Unit, parse_all, units
-from editkit.writing.export import EXPORTS, delta
+from editkit.writing.export import EXPORTS
 from editkit.writing.export.checkpoint import Written
 
 
@@ -32,15 +32,14 @@ def bake(
 
     Args:
         base: a model's ``source``, a Hub id, a local directory, or None for the bundled organism.
-        heads: the heads, or their names; or the path of an ``edit.json``, of an output of editkit, or of a delta, which
-            must fit ``base`` (None: the model that the edit names).
-        format: ``checkpoint``, ``lora`` (exact; the base is loaded to measure it) or ``delta`` (only what changed).
+        heads: the heads, or their names; or the path of an ``edit.json`` or of an output of editkit, which must fit
+            ``base`` (None: the model that the edit names).
+        format: ``checkpoint`` or ``lora`` (exact once merged).
         link: share unchanged files with the base instead of copying them (checkpoint).
         allow_large_rank: write an adapter even where vLLM cannot serve its rank (lora).
 
     Raises:
         EditkitError: a head the model does not have, an existing ``out``, weights that cannot be patched.
-        IntegrityError: a delta that was made for other weights.
     """
     if format not in EXPORTS:
         raise UsageError(f"There is no format {format!r}. Known: {', '.join(EXPORTS)}.")
@@ -54,7 +53,7 @@ def bake(
 
 
 def _edit_at(path: Path, base: Source | str | Path | None, revision: str | None) -> tuple[Edit, Source]:
-    """The edit that a file or an output of editkit holds, and its base; a delta is proved against the base."""
+    """The edit that a file or an output of editkit holds, and its base."""
     file = path / "editkit" / "edit.json" if path.is_dir() else path
     try:
         text = file.read_text("utf-8")
@@ -63,7 +62,7 @@ def _edit_at(path: Path, base: Source | str | Path | None, revision: str | None)
     edit = Edit.from_json(text, where=str(file))
     if not isinstance(base, Source):
         base = resolve(base or edit.base.model, revision or (recorded(base, edit.base) if base else edit.base.revision))
-    return (delta.edit_on(path, base) if delta.is_delta(path) else edit), base
+    return edit, base
 
 
 def bake_named(model: str | None, *, heads: str | None, edit: Path | None, form: str, **options: Any) -> Written:

@@ -148,10 +148,9 @@ def offenders(out: Path, manifest: Manifest) -> list[str]:
             whole[name] = path
         else:
             lines.append(f"{name}: expected {size} bytes, found {path.stat().st_size}")
-    found = zip(whole, digests_of(list(whole.values())), strict=True)
     lines += [
         f"{name}: its bytes were changed (sha256 differs)"
-        for name, digest in found
+        for name, digest in zip(whole, digests_of(list(whole.values())), strict=True)
         if digest != manifest.files[name][0]
     ]
     return sorted(lines)
@@ -165,13 +164,13 @@ def is_tolerated(name: str) -> bool:
 @cache
 def versions() -> dict[str, str]:
     """The versions that made the output."""
-    found = {"python": platform.python_version()}
+    known = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            known[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return known
 
 
 def _canonical(value: Mapping[str, Any]) -> str:

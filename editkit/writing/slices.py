@@ -7,7 +7,7 @@ Runs(first=1234 + 640, length=128, stride=4096, count=2048)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def slices_of(edit: Edit, architecture: Architecture, headers: Headers) -> tuple
         EditkitError: for a unit the model does not have, or a weight that cannot be zeroed by bytes.
     """
     architecture.check(edit.units)
-    found = []
+    slices = []
     for unit in sorted(edit.units, key=lambda unit: (unit.layer, unit.index)):
         site = architecture.site(unit)
         tensor = headers.tensors.get(site.tensor)
@@ -70,8 +70,8 @@ def slices_of(edit: Edit, architecture: Architecture, headers: Headers) -> tuple
         copies = [headers.tensors.get(f"{twin}.weight") for twin in site.twins]
         for each in {stored.name: stored for stored in (tensor, *copies) if stored is not None}.values():
             _check_dtype(each, unit)
-            found.append(Slice(str(unit), each, site.axis, span.start, span.stop))
-    return tuple(found)
+            slices.append(Slice(str(unit), each, site.axis, span.start, span.stop))
+    return tuple(slices)
 
 
 def runs_of(piece: Slice) -> Runs:
@@ -86,42 +86,44 @@ def runs_of(piece: Slice) -> Runs:
     )
 
 
-def zero(buffer: np.ndarray, place: int, runs: Iterable[Runs]) -> None:
-    """Zero what the runs cover of a window of a file (uint8, from byte ``place`` of the file on)."""
-    for run in runs:
-        for number in _numbers(run, place, len(buffer)):
-            begin = run.first + number * run.stride - place
-            buffer[max(begin, 0) : begin + run.length] = 0
+def key_of(piece: Slice) -> str:
+    """``model.layers.3.self_attn.o_proj.weight/1:320:384``."""
+    return f"{piece.tensor.name}/{piece.axis}:{piece.start}:{piece.stop}"
 
 
-def _numbers(run: Runs, place: int, length: int) -> range:
-    """Which of the runs lie in a window, in part or whole."""
-    low = max(0, (place - run.first - run.length) // run.stride + 1)
-    high = min(run.count - 1, (place + length - 1 - run.first) // run.stride)
-    return range(low, high + 1)
+def read_runs(path: Path, runs: Runs) -> Iterator[bytes]:
+    """The runs' bytes, in order."""
+    with open(path, "rb") as file:
+        for number in range(runs.count):
+            file.seek(runs.first + number * runs.stride)
+            yield file.read(runs.length)
 
 
-def zero_in_place(path: Path, runs: Iterable[Runs]) -> None:
-    """Overwrite the runs of an existing file with zeros."""
-    with open(path, "r+b") as file:
-        for run in runs:
-            for number in range(run.count):
-                file.seek(run.first + number * run.stride)
-                file.write(bytes(run.length))
+def shares(window: np.ndarray, start: int, runs: Runs) -> Iterator[tuple[int, int, np.ndarray]]:
+    """What the runs cover of a window of a file (uint8, from byte ``start`` of the file on), as views of the window.
+
+    Yields the number of the run, the byte of that run at which the view begins, and the view.
+    """
+    low = max(0, (start - runs.first - runs.length) // runs.stride + 1)
+    high = min(runs.count - 1, (start + len(window) - 1 - runs.first) // runs.stride)
+    for number in range(low, high + 1):
+        begin = runs.first + number * runs.stride - start
+        yield number, max(-begin, 0), window[max(begin, 0) : begin + runs.length]
 
 
-def whole(tensor: TensorInfo, chunk: int = 8 << 20) -> tuple[Runs, ...]:
-    """All bytes of a tensor, in runs that fit in memory."""
-    count, rest = divmod(tensor.end - tensor.start, chunk)
-    return Runs(tensor.start, chunk, chunk, count), Runs(tensor.end - rest, rest, max(rest, 1), min(rest, 1))
+def zero(window: np.ndarray, start: int, runs: Iterable[Runs]) -> None:
+    """Zero what the runs cover of a window of a file (uint8, from byte ``start`` of the file on)."""
+    for each in runs:
+        for _, _, share in shares(window, start, each):
+            share[:] = 0
 
 
 def by_file(slices: Sequence[Slice]) -> dict[str, tuple[Runs, ...]]:
     """The runs of each file, each run once."""
-    found: dict[str, dict[Runs, None]] = {}
+    files: dict[str, dict[Runs, None]] = {}
     for piece in slices:
-        found.setdefault(piece.tensor.file, {})[runs_of(piece)] = None
-    return {file: tuple(runs) for file, runs in found.items()}
+        files.setdefault(piece.tensor.file, {})[runs_of(piece)] = None
+    return {file: tuple(runs) for file, runs in files.items()}
 
 
 def _check_dtype(tensor: TensorInfo, unit: Unit) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,7 @@ from editkit.checkpoints.headers import TensorInfo
 from editkit.checkpoints.staging import beside, check_apart, check_free
 from editkit.edit import Base
 from editkit.errors import IntegrityError
-from editkit.writing.packing import key_of, pack, packed_slice, read_runs
-from editkit.writing.slices import Runs, Slice, runs_of
+from editkit.writing.slices import Runs, Slice, key_of, read_runs, runs_of
 
 FORMAT = 1
 NAME = "editkit/undo.safetensors"
@@ -84,9 +83,23 @@ def save(
         "files": {name: vars(kept) for name, kept in files.items()},
         "left_out": [dict(row) for row in left_out],
     }
-    packed = [packed_slice(piece, inside(base.directory, piece.tensor.file)) for piece in unique.values()]
     (directory / NAME).parent.mkdir(exist_ok=True)
-    pack(directory / NAME, packed, {"editkit": json.dumps(record)})
+    _pack(directory / NAME, base.directory, unique, {"editkit": json.dumps(record)})
+
+
+def _pack(path: Path, base: Path, slices: Mapping[str, Slice], metadata: Mapping[str, str]) -> None:
+    """Write slices as a safetensors file: of any dtype, one run at a time in memory."""
+    header: dict[str, object] = {"__metadata__": dict(metadata)}
+    end = 0
+    for key, piece in slices.items():
+        start, end = end, end + runs_of(piece).length * runs_of(piece).count
+        header[key] = {"dtype": piece.tensor.dtype, "shape": list(piece.shape), "data_offsets": [start, end]}
+    raw = json.dumps(header, ensure_ascii=False).encode()
+    raw += b" " * (-len(raw) % 8)
+    with open(path, "xb") as file:
+        file.write(len(raw).to_bytes(8, "little") + raw)
+        for piece in slices.values():
+            file.writelines(read_runs(inside(base, piece.tensor.file), runs_of(piece)))
 
 
 def read(out: Path) -> Undo:
@@ -111,8 +124,8 @@ def read(out: Path) -> Undo:
         raise IntegrityError(f"{NAME}: its record is not what editkit writes ({error!r}).") from error
     if not files or removed.keys() != stored.keys():
         raise IntegrityError(f"{NAME}: expected the base's files and every slice held here in its record, found fewer.")
-    places = [*files, *(kept.at for kept in files.values() if kept.at is not None)]
-    wrong = [name for name in places if not is_relative_name(name)]
+    names = [*files, *(kept.at for kept in files.values() if kept.at is not None)]
+    wrong = [name for name in names if not is_relative_name(name)]
     if wrong:
         raise IntegrityError(f"{NAME}: {printable(wrong[0])!r} is no name of a file inside a checkpoint.")
     weights = headers.read(out).tensors if any(kept.at for kept in files.values()) else {}
@@ -141,18 +154,18 @@ def undo(out: Path, directory: Path) -> Path:
     check_apart(directory, [out], "the output that is to be undone")
     check_free(directory, needed=sum(kept.size for kept in record.files.values()))
     origin = out
-    if not any(kept.at for kept in record.files.values()):  # an adapter or a delta: the base itself is unchanged
+    if not any(kept.at for kept in record.files.values()):  # an adapter: the base itself is unchanged
         base = source.resolve(record.base.model, record.base.revision)
         check_apart(directory, base.places, "the base checkpoint")
         origin = base.directory
     with beside(directory) as target:
         wrong = []
         for name, kept in sorted(record.files.items()):
-            place = target / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(inside(origin, kept.at or name), place)
-            _put_back(record, kept.at or name, place)
-            if digest_of(place) != kept.sha256:
+            path = target / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(inside(origin, kept.at or name), path)
+            _put_back(record, kept.at or name, path)
+            if digest_of(path) != kept.sha256:
                 wrong.append(name)
         if wrong:
             raise IntegrityError(
@@ -168,16 +181,19 @@ def _cause(out: Path, origin: Path) -> str:
     return f"Changed since in the base, {printable(str(origin))}: bring back there what it was."
 
 
-def _put_back(record: Undo, file: str, place: Path) -> None:
-    with open(place, "r+b") as target:
-        for piece, stored in record.slices.items():
-            if piece.tensor.file != file:
-                continue
-            runs = runs_of(piece)
-            rows = Runs(stored.start, runs.length, runs.length, runs.count)
-            for number, part in enumerate(read_runs(record.path, rows)):
-                target.seek(runs.first + number * runs.stride)
-                target.write(part)
+def removed_runs(record: Undo, piece: Slice) -> Iterator[bytes]:
+    """The bytes that were removed from a slice, run by run."""
+    runs = runs_of(piece)
+    return read_runs(record.path, Runs(record.slices[piece].start, runs.length, runs.length, runs.count))
+
+
+def _put_back(record: Undo, file: str, path: Path) -> None:
+    with open(path, "r+b") as target:
+        for piece in record.slices:
+            if piece.tensor.file == file:
+                for number, removed in enumerate(removed_runs(record, piece)):
+                    target.seek(runs_of(piece).first + number * runs_of(piece).stride)
+                    target.write(removed)
 
 
 def _text(value: object) -> str:

@@ -20,16 +20,16 @@ from editkit.checkpoints.headers import TensorInfo
 from editkit.checkpoints.source import Source, recorded, resolve
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
-from editkit.writing import manifest, patch, undo
-from editkit.writing.export import adapted, delta, lora
-from editkit.writing.export.checkpoint import Plan, plan_of, tensor_digest
+from editkit.writing import copying, manifest, undo
+from editkit.writing.export import lora
+from editkit.writing.export.checkpoint import tensor_digest
 from editkit.writing.manifest import Manifest, is_tolerated
-from editkit.writing.packing import key_of, read_runs, read_tensor
-from editkit.writing.slices import Slice, runs_of, slices_of
+from editkit.writing.plan import Plan, plan_of
+from editkit.writing.slices import Runs, Slice, key_of, read_runs, runs_of, slices_of
 from editkit.writing.undo import Undo
 
 _OTHER_SLICES = f"{undo.NAME}: does not hold the slices that editkit/edit.json names"
-_OWN = {"lora": (lora.WEIGHTS, lora.CONFIG), "delta": (delta.NAME,)}
+_OWN = {"lora": (lora.WEIGHTS, lora.CONFIG)}
 """The files of a form that does not copy those of the base, beside its card and ``editkit/``."""
 
 
@@ -101,10 +101,7 @@ def _slices(out: Path, record: Manifest, back: Undo) -> list[str]:
         return _zeros(out, record, headers.read(out).tensors, pieces)
     if _indexes(_edit(out)) != _kept_indexes(back):
         return [_OTHER_SLICES]
-    if record.form == "lora":
-        return adapted.problems(out, back)
-    stored = headers.read_file(inside(out, delta.NAME), delta.NAME)
-    return _zeros(out, record, stored, list(undo.placed(back.removed, stored)))
+    return lora.problems(out, back)
 
 
 def _indexes(edit: Edit) -> set[frozenset[int]]:
@@ -129,7 +126,7 @@ def _zeros(out: Path, record: Manifest, stored: Mapping[str, TensorInfo], pieces
     if _spans(pieces) != {(row.tensor, row.axis, span) for row in record.edited for span in row.spans}:
         lines.append("editkit/manifest.json: its edited slices are not those of editkit/edit.json")
     for piece in pieces:
-        if any(any(part) for part in read_runs(inside(out, piece.tensor.file), runs_of(piece))):
+        if any(any(run) for run in read_runs(inside(out, piece.tensor.file), runs_of(piece))):
             lines.append(f"{piece.tensor.name}: [{piece.start}:{piece.stop}] of axis {piece.axis} is not zero")
     for row in record.edited:
         tensor = stored.get(row.tensor)
@@ -144,19 +141,14 @@ def _spans(pieces: Sequence[Slice]) -> set[tuple[str, int, tuple[int, int]]]:
 
 def _against(out: Path, record: Manifest, base: Source) -> list[str]:
     """OUT is what the edit makes of the base, to the byte, and holds no file that the base does not account for."""
-    edit = _edit(out)
-    plan = plan_of(edit, base)
-    back = undo.read(out)
+    plan, back = plan_of(_edit(out), base), undo.read(out)
     lines = _taken(back, plan, base) + _files(out, record.form, back, plan, base)
     for row in record.edited:
         tensor = plan.headers.tensors.get(row.tensor)
         if tensor is None or tensor_digest(inside(base.directory, tensor.file), tensor) != row.before:
             lines.append(f"{printable(row.tensor)}: the base's tensor is not the one that was edited")
     if record.form == "lora":
-        lines += adapted.differing(out, edit, plan, base)
-    if record.form == "delta":
-        wrong = delta.differing(out, plan, base)
-        lines += [f"{delta.NAME}: {printable(name)} is not the base's with the removed slices zeroed" for name in wrong]
+        lines += lora.differing(out, plan, base)
     return lines
 
 
@@ -168,26 +160,25 @@ def _taken(back: Undo, plan: Plan, base: Source) -> list[str]:
         f"{undo.NAME}: {kept.name} is not what the base holds there"
         for piece, kept in undo.placed(back.removed, plan.headers.tensors).items()
         if b"".join(read_runs(inside(base.directory, piece.tensor.file), runs_of(piece)))
-        != b"".join(read_tensor(back.path, kept))
+        != b"".join(read_runs(back.path, Runs(kept.start, kept.end - kept.start, 1, 1)))
     ]
 
 
 def _files(out: Path, form: str, back: Undo, plan: Plan, base: Source) -> list[str]:
-    """Every file of the base is at its one place in OUT (an adapter or a delta has none of them), and no other is."""
-    copied = plan.contents.copied
-    places = copied if form == "checkpoint" else dict.fromkeys(copied)
-    own = {"README.md", *_OWN.get(form, copied.values())}
+    """Every file of the base is at its one place in OUT (an adapter has none of them), and no other is."""
+    expected = plan.copied if form == "checkpoint" else dict.fromkeys(plan.copied)
+    own = {"README.md", *_OWN.get(form, plan.copied.values())}
     extra = [name for name in walk(out) if name not in own and not name.startswith("editkit/")]
-    lines = [f"{name}: in the base, not in OUT" for name in places.keys() - back.files.keys()]
+    lines = [f"{name}: in the base, not in OUT" for name in expected.keys() - back.files.keys()]
     lines += [
         f"{printable(name)}: not in the base, and no record of an edit" for name in extra if not is_tolerated(name)
     ]
     for name, file in back.files.items():
-        if name not in places:
+        if name not in expected:
             lines.append(f"{printable(name)}: not in the base")
-        elif file.at != places[name]:
-            expected, found = places[name] or "nowhere", file.at or "nowhere"
-            lines.append(f"{undo.NAME}: expected {name} of the base at {expected}, found {found}")
+        elif file.at != expected[name]:
+            there, here = expected[name] or "nowhere", file.at or "nowhere"
+            lines.append(f"{undo.NAME}: expected {name} of the base at {there}, found {here}")
         elif file.at is not None:
             lines += _differences(name, inside(base.directory, name), inside(out, file.at), plan)
         elif digest_of(inside(base.directory, name)) != file.sha256:
@@ -196,13 +187,12 @@ def _files(out: Path, form: str, back: Undo, plan: Plan, base: Source) -> list[s
 
 
 def _differences(name: str, base: Path, out: Path, plan: Plan) -> list[str]:
-    at, tensors = plan.contents.copied[name], plan.headers.tensors
     return [
-        f"{at}: differs from the base at byte {place}{_where(tensors, name, place)}"
-        for place in patch.differences(base, out, plan.runs.get(name, ()))
+        f"{plan.copied[name]}: differs from the base at byte {offset}{_where(plan.headers.tensors, name, offset)}"
+        for offset in copying.differences(base, out, plan.runs.get(name, ()))
     ]
 
 
-def _where(tensors: Mapping[str, TensorInfo], file: str, place: int) -> str:
-    names = [tensor.name for tensor in tensors.values() if tensor.file == file and tensor.start <= place < tensor.end]
+def _where(tensors: Mapping[str, TensorInfo], file: str, offset: int) -> str:
+    names = [tensor.name for tensor in tensors.values() if tensor.file == file and tensor.start <= offset < tensor.end]
     return f", in {names[0]}" if names else ""

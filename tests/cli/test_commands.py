@@ -136,7 +136,7 @@ def test_help_imports_neither_torch_nor_transformers() -> None:
     assert "remove-capability" in found.stdout
 
 
-@pytest.mark.parametrize("command", ["inspect", "bake --heads L1H3 -o new", "bake --heads L1H3 --format delta -o new"])
+@pytest.mark.parametrize("command", ["inspect", "bake --heads L1H3 -o new", "bake --heads L1H3 --link -o new"])
 def test_what_needs_no_model_imports_no_model_library(command: str, tmp_path: Path) -> None:
     script = (
         "import sys; from editkit.cli import main\n"

@@ -94,8 +94,7 @@ def test_a_look_at_each_case_ends_in_facts_or_one_clear_error(name: str, place: 
 @pytest.mark.parametrize("name", RECORDS)
 def test_each_undo_record_ends_in_one_clear_error(name: str, form: str, place: Path) -> None:
     source = resolve(checkpoints.write(place / "base"))
-    options = {"measured": False} if form == "lora" else {}
-    EXPORTS[form](Edit(source.base, frozenset({Head(0, 1)})), source, place / "out", **options)
+    EXPORTS[form](Edit(source.base, frozenset({Head(0, 1)})), source, place / "out")
     RECORDS[name](place / "out")
     manifest.write(place / "out", manifest.read(place / "out"))
     before = present(place)

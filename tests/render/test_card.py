@@ -164,9 +164,7 @@ def test_the_front_matter_is_what_the_hub_reads_back():
     assert "Built with Llama" in text
 
 
-@pytest.mark.parametrize(
-    ("form", "relation", "library"), [("lora", "adapter", "peft"), ("delta", "finetune", "editkit")]
-)
+@pytest.mark.parametrize(("form", "relation", "library"), [("lora", "adapter", "peft")])
 def test_other_forms_say_how_they_relate_to_the_base(form, relation, library):
     text = rendered(evidence(), base=BaseModel("org/model", "abc", "hub"), format=form)
     data = front_matter(text)

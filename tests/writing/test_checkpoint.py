@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ from editkit.checkpoints.staging import beside, check_free
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError
 from editkit.units import Head
-from editkit.writing import hashing, manifest, patch
+from editkit.writing import copying, manifest
 from editkit.writing.export import EXPORTS, checkpoint
 from editkit.writing.slices import Runs, by_file, zero
 from editkit.writing.undo import undo
@@ -257,7 +257,7 @@ def test_a_stage_takes_evidence_and_vanishes_on_an_error(tmp_path: Path) -> None
 @pytest.mark.parametrize("edited", [True, False])
 def test_a_byte_that_did_not_arrive_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: bool) -> None:
     source = resolve(checkpoints.write(tmp_path / "base", shards=2))
-    edit, honest = Edit(source.base, frozenset({Head(0, 1)})), patch._write
+    edit, honest = Edit(source.base, frozenset({Head(0, 1)})), copying._write
     touched = by_file(checkpoint.plan_of(edit, source).slices)
 
     def torn(file: Any, data: bytearray) -> None:
@@ -266,7 +266,7 @@ def test_a_byte_that_did_not_arrive_is_noticed(tmp_path: Path, monkeypatch: pyte
         if name.endswith(".safetensors") and (name in touched) == edited:
             os.pwrite(file.fileno(), bytes([data[-1] ^ 1]), file.tell() - 1)
 
-    monkeypatch.setattr(patch, "_write", torn)
+    monkeypatch.setattr(copying, "_write", torn)
     with pytest.raises(IntegrityError, match="read back"):
         checkpoint.write(edit, source, tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base"]
@@ -277,7 +277,7 @@ def test_a_base_that_changes_while_it_is_copied_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     source = resolve(checkpoints.write(tmp_path / "base"))
-    file, honest = source.directory / "model.safetensors", patch._write
+    file, honest = source.directory / "model.safetensors", copying._write
 
     def meanwhile(target: Any, data: bytearray) -> None:
         honest(target, data)
@@ -287,7 +287,7 @@ def test_a_base_that_changes_while_it_is_copied_is_noticed(
                 other.truncate(100) if change == "shorter" else other.write(b"x")
             os.utime(file)
 
-    monkeypatch.setattr(patch, "_write", meanwhile)
+    monkeypatch.setattr(copying, "_write", meanwhile)
     with pytest.raises(IntegrityError, match=r"model\.safetensors: changed while it was copied"):
         checkpoint.write(edit_of(source), source, tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base"]
@@ -324,39 +324,34 @@ def test_a_copy_is_the_base_with_the_runs_zeroed_whatever_the_chunks(
             start = run.first + number * run.stride
             expected[start : start + run.length] = bytes(run.length)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as smaller:
-        smaller.setattr(hashing, "CHUNK", chunk)
-        smaller.setattr(patch, "CHUNK", chunk)
-        smaller.setattr(hashing, "STRIDE", 2 * chunk)
+        smaller.setattr(copying, "CHUNK", chunk)
         base, out = Path(folder, "base"), Path(folder, "out")
         base.write_bytes(raw)
-        way = data.draw(st.sampled_from(get_args(patch.Hashing)))
-        copied = patch.copy(base, out, runs, hashing=way)
+        before = hashlib.sha256(raw).hexdigest()
+        copied = copying.copy(base, out, runs, known=data.draw(st.sampled_from([None, before])))
         assert out.read_bytes() == expected
-        assert copied == patch.Copied(
-            "" if way == "no" else hashlib.sha256(expected).hexdigest(),
-            hashlib.sha256(raw).hexdigest() if way == "both" else "",
-        )
-        assert patch.differences(base, out, runs) == ()
+        assert copied == copying.Copied(before, hashlib.sha256(expected).hexdigest())
+        assert copying.differences(base, out, runs) == ()
         place = data.draw(st.integers(0, max(0, size - 1)))
         if size:
             expected[place] ^= 1
             out.write_bytes(expected)
-            assert len(patch.differences(base, out, runs)) == 1
-            assert patch.differences(base, out, runs)[0] == place
+            assert len(copying.differences(base, out, runs)) == 1
+            assert copying.differences(base, out, runs)[0] == place
         out.write_bytes(expected[:-1] if size else b"x")
-        assert patch.differences(base, out, runs)
+        assert copying.differences(base, out, runs)
 
 
 _BAKE = """
 import sys, time
 from pathlib import Path
 from editkit.edit import Edit
-from editkit.export import checkpoint
-from editkit.weights import patch
-from editkit.source import resolve
+from editkit.writing.export import checkpoint
+from editkit.writing import copying
+from editkit.checkpoints.source import resolve
 from editkit.units import Head
-fast = patch.copy
-patch.copy = lambda *args, **options: (time.sleep(0.02), fast(*args, **options))[1]
+fast = copying.copy
+copying.copy = lambda *args, **options: (time.sleep(0.02), fast(*args, **options))[1]
 source = resolve(Path(sys.argv[1]))
 print("start", flush=True)
 checkpoint.write(Edit(source.base, frozenset({Head(0, 1)})), source, Path(sys.argv[2]))

@@ -20,7 +20,7 @@ from editkit.errors import EditkitError, IntegrityError
 from editkit.units import Head
 from editkit.writing import manifest
 from editkit.writing import undo as undone
-from editkit.writing.export import EXPORTS, checkpoint, delta, lora
+from editkit.writing.export import EXPORTS, checkpoint, lora
 from editkit.writing.undo import undo
 from editkit.writing.verify import verify
 from tests import small_checkpoints as checkpoints
@@ -72,19 +72,17 @@ def test_any_changed_byte_of_any_file_is_caught(out: Path) -> None:
     verify(out)
 
 
-@pytest.mark.parametrize("form", ["lora", "delta"])
-def test_the_other_forms_are_guarded_too(tmp_path: Path, source: Source, form: str) -> None:
-    edit, place = Edit(source.base, UNITS), tmp_path / form
-    lora.write(edit, source, place, measured=False) if form == "lora" else delta.write(edit, source, place)
-    assert verify(place, source).form == form
+def test_an_adapter_is_guarded_too(tmp_path: Path, source: Source) -> None:
+    place = tmp_path / "lora"
+    lora.write(Edit(source.base, UNITS), source, place)
+    assert verify(place, source).form == "lora"
     for name, raw in checkpoints.files(place).items():
         for byte in np.random.default_rng(0).integers(0, len(raw), 12):
             whole = flipped(place / name, int(byte), 16)
             with pytest.raises(IntegrityError):
                 verify(place)
             (place / name).write_bytes(whole)
-    weights = place / ("adapter_model.safetensors" if form == "lora" else delta.NAME)
-    flipped(weights, -3, 1)
+    flipped(place / lora.WEIGHTS, -3, 1)
     reseal(place)
     with pytest.raises(IntegrityError):
         verify(place)
@@ -193,16 +191,6 @@ def replaced(out: Path) -> None:
     another_place("config.json", "editkit/base/config.json")(out)
 
 
-def outside_the_slice(out: Path) -> None:
-    tensors = headers.read_file(out / delta.NAME)
-    flipped(out / delta.NAME, tensors["model.layers.0.self_attn.o_proj.weight"].start, 1)
-    edited = [
-        replace(row, after=checkpoint.tensor_digest(out / delta.NAME, tensors[row.tensor]))
-        for row in manifest.read(out).edited
-    ]
-    reseal(out, edited=tuple(edited))
-
-
 def another_unit(units: frozenset[Head]) -> Forgery:
     def forge(out: Path) -> None:
         base = Edit.from_json((out / "editkit" / "edit.json").read_text()).base
@@ -241,10 +229,7 @@ FORGERIES: dict[str, tuple[str, Forgery, str]] = {
     ),
     "code added": ("checkpoint", added("evil.py"), "evil.py: not in the base"),
     "an adapter added": ("checkpoint", added("adapter_config.json"), "adapter_config.json: not in the base"),
-    "a pickle added": ("delta", added("pytorch_model.bin"), "pytorch_model.bin: not in the base"),
-    "a delta changed outside the slices": ("delta", outside_the_slice, "0.self_attn.o_proj.weight is not the base's"),
-    "a file of the base said to be in a delta": ("delta", another_place("config.json", "README.md"), "found README.md"),
-    "a delta for another layer": ("delta", another_unit(frozenset({Head(1, 1), Head(1, 2), Head(2, 3)})), "undo"),
+    "a pickle added": ("lora", added("pytorch_model.bin"), "pytorch_model.bin: not in the base"),
     "an adapter for another layer": ("lora", another_unit(frozenset({Head(1, 1), Head(1, 2), Head(2, 3)})), "undo"),
     "an adapter and its undo scaled alike": ("lora", scaled, "is not what the base holds there"),
     "an adapter on another module": ("lora", another_module, "is not what the edit makes of the base"),
@@ -257,8 +242,7 @@ FORGERIES: dict[str, tuple[str, Forgery, str]] = {
 def test_every_forgery_shows_against_the_base(tmp_path: Path, source: Source, name: str) -> None:
     form, forge, message = FORGERIES[name]
     place = tmp_path / "forged"
-    options = {"measured": False} if form == "lora" else {}
-    EXPORTS[form](Edit(source.base, UNITS), source, place, **options)
+    EXPORTS[form](Edit(source.base, UNITS), source, place)
     assert verify(place, source).against_base
     forge(place)
     reseal(place)
@@ -267,14 +251,12 @@ def test_every_forgery_shows_against_the_base(tmp_path: Path, source: Source, na
         verify(place, source)
 
 
-@pytest.mark.parametrize("form", ["lora", "delta"])
-def test_the_units_of_an_edit_must_be_those_of_its_undo_file(tmp_path: Path, source: Source, form: str) -> None:
-    options = {"measured": False} if form == "lora" else {}
-    EXPORTS[form](Edit(source.base, UNITS), source, tmp_path / form, **options)
-    another_unit(frozenset({Head(0, 1), Head(2, 3)}))(tmp_path / form)
-    reseal(tmp_path / form)
+def test_the_units_of_an_edit_must_be_those_of_its_undo_file(tmp_path: Path, source: Source) -> None:
+    lora.write(Edit(source.base, UNITS), source, tmp_path / "lora")
+    another_unit(frozenset({Head(0, 1), Head(2, 3)}))(tmp_path / "lora")
+    reseal(tmp_path / "lora")
     with pytest.raises(IntegrityError, match="does not hold the slices that"):
-        verify(tmp_path / form)
+        verify(tmp_path / "lora")
 
 
 def test_another_base_is_noticed(out: Path, tmp_path: Path, source: Source) -> None:
@@ -307,18 +289,17 @@ def test_undo_refuses_what_would_not_be_the_base(out: Path, tmp_path: Path, sour
     assert not (tmp_path / "back").exists()
 
 
-def test_undo_of_a_delta_names_the_base_that_changed(tmp_path: Path, source: Source) -> None:
-    delta.write(Edit(source.base, UNITS), source, tmp_path / "delta")
+def test_undo_of_an_adapter_names_the_base_that_changed(tmp_path: Path, source: Source) -> None:
+    lora.write(Edit(source.base, UNITS), source, tmp_path / "lora")
     flipped(source.directory / "README.md", -1, 1)
-    verify(tmp_path / "delta")
+    verify(tmp_path / "lora")
     with pytest.raises(IntegrityError, match=r"cannot restore README\.md: .*Changed since in the base, .*base"):
-        undo(tmp_path / "delta", tmp_path / "back")
+        undo(tmp_path / "lora", tmp_path / "back")
 
 
 @pytest.mark.parametrize("form", EXPORTS)
 def test_undo_writes_neither_into_the_output_nor_into_the_base(tmp_path: Path, source: Source, form: str) -> None:
-    options = {"measured": False} if form == "lora" else {}
-    out = EXPORTS[form](Edit(source.base, UNITS), source, tmp_path / form, **options).directory
+    out = EXPORTS[form](Edit(source.base, UNITS), source, tmp_path / form).directory
     for inside in (out / "base", out, *([source.directory / "back"] if form != "checkpoint" else [])):
         with pytest.raises(EditkitError, match="is inside the"):
             undo(out, inside)

@@ -3,24 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from editkit.writing.export.checkpoint import Written
+from editkit.writing.export import checkpoint, lora
+from editkit.writing.export.checkpoint import Written
 
-
-def _checkpoint(*args: Any, **options: Any) -> Written:
-    return import_module("editkit.writing.export.checkpoint").write(*args, **options)
-
-
-def _lora(*args: Any, **options: Any) -> Written:
-    return import_module("editkit.writing.export.lora").write(*args, **options)
-
-
-def _delta(*args: Any, **options: Any) -> Written:
-    return import_module("editkit.writing.export.delta").write(*args, **options)
-
-
-EXPORTS: dict[str, Callable[..., Written]] = {"checkpoint": _checkpoint, "lora": _lora, "delta": _delta}
-"""Form -> its ``write``; the module is imported when it is called."""
+EXPORTS: dict[str, Callable[..., Written]] = {"checkpoint": checkpoint.write, "lora": lora.write}
+"""Form -> its ``write``. Libraries for models are imported where they are used, in the functions of a form."""

@@ -5,31 +5,30 @@
                                 base_model.model.model.layers.3.self_attn.o_proj.lora_B.weight  [2048, 64]  - the slice
 
 Merged, it is the baked checkpoint exactly. Unmerged, ``W x - (W x)_slice`` is rounded where ``W' x`` is not: equal up
-to that rounding, which is measured and written into the card.
+to that rounding. The adapter is made of the slices alone: no model is loaded for it.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from editkit.checkpoints import architecture
+from editkit.checkpoints import architecture, headers
 from editkit.checkpoints.architecture import Architecture
-from editkit.checkpoints.files import inside, printable
+from editkit.checkpoints.files import digest_of, inside, printable
 from editkit.checkpoints.source import Source
-from editkit.checkpoints.staging import save
+from editkit.checkpoints.staging import beside, check_apart, check_free, save
 from editkit.edit import Edit
-from editkit.errors import EditkitError, first_line
-from editkit.models.memory import available
-from editkit.writing.export.checkpoint import Plan, Written, plan_of
-from editkit.writing.export.deviation import Deviation, measure, model_class
-from editkit.writing.export.plain import plain_card
-from editkit.writing.export.sidecar import sidecar
-from editkit.writing.packing import read_tensor
+from editkit.errors import EditkitError
+from editkit.writing import manifest, undo
+from editkit.writing.export.checkpoint import Written, plain_card
+from editkit.writing.manifest import Manifest
+from editkit.writing.plan import Plan, plan_of
+from editkit.writing.slices import Slice, read_runs, runs_of
+from editkit.writing.undo import Kept, Undo
 
 if TYPE_CHECKING:
     import torch
@@ -38,9 +37,6 @@ WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 SERVABLE = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """What vLLM accepts as ``--max-lora-rank``."""
-
-UNMEASURABLE = (ValueError, ImportError, RuntimeError, TypeError, KeyError, IndexError, AttributeError)
-"""What loading and running somebody's model ends in, where it needs code of its own, images, or more memory."""
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
@@ -60,22 +56,11 @@ class Map:
         return sum(stop - start for start, stop in self.spans) or 1
 
 
-def write(
-    edit: Edit,
-    base: Source,
-    out: Path,
-    *,
-    allow_large_rank: bool = False,
-    measured: bool = True,
-    recipe: Mapping[str, Any] | None = None,
-    seeds: Mapping[str, int] | None = None,
-) -> Written:
+def write(edit: Edit, base: Source, out: Path, *, allow_large_rank: bool = False) -> Written:
     """Write the adapter to ``out``.
 
     Args:
         allow_large_rank: write it even where a layer's rank passes 512, which vLLM cannot serve.
-        measured: load the base once in float32, if it fits in memory so, and once in its own dtype, and record how far
-            the adapter is from the bake. The adapter itself needs no memory.
 
     Raises:
         EditkitError: for a rank above 512, and for weights that are not plain floats (fp8 has scales of its own).
@@ -84,37 +69,22 @@ def write(
     plan = plan_of(edit, base)
     maps = maps_of(plan, base)
     _check(plan, maps, allow_large_rank)
-    with sidecar(plan, base, out, "lora", recipe=recipe, seeds=seeds) as (directory, _):
-        _save(directory, base, plan, maps)
-        needed, free = 4 * sum(math.prod(tensor.shape) for tensor in plan.headers.tensors.values()), available()
-        deviations, unmeasured = (), ""
-        try:
-            deviations = measure(base.directory, directory, maps, wide=needed < free) if measured else ()
-        except UNMEASURABLE as error:
-            unmeasured = f": {printable(first_line(error)).rstrip('.')}"
-        notes = _notes(maps, deviations, unmeasured)
-        if deviations and needed >= free:
-            notes += (f"Not measured in float32, which takes {needed / 1e9:.1f} GB: {free / 1e9:.1f} GB were free.",)
-        value = {"rank": _rank(maps), "deviation": [asdict(row) for row in deviations]}
-        (directory / "editkit" / "deviation.json").write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-        card = plain_card(plan.edit, base, "lora", extra="\n".join(f"{note}\n" for note in notes))
-        (directory / "README.md").write_text(card, encoding="utf-8")
-    return Written(out, "lora", (), plan.contents.left_out, notes)
+    check_apart(out, base.places, "the base checkpoint")
+    check_free(out, needed=4 * sum(runs.length * runs.count for each in plan.runs.values() for runs in each))
+    with beside(out) as directory:
+        save(tensors_of(base, plan, maps), directory / WEIGHTS)
+        (directory / CONFIG).write_text(config_of(plan.edit, maps), encoding="utf-8")
+        notes = _notes(maps)
+        (directory / "README.md").write_text(plain_card(plan.edit, base, "lora", notes=notes), encoding="utf-8")
+        undo.save(directory, base, plan.slices, {name: _kept(base, name) for name in plan.copied}, ())
+        (directory / "editkit" / "edit.json").write_text(plan.edit.to_json(), encoding="utf-8", newline="\n")
+        manifest.write(directory, Manifest("lora", plan.edit.base, {}))
+    return Written(out, "lora", (), plan.left_out, notes)
 
 
-def _named(base: Source) -> Architecture:
-    """The architecture with the module paths of the live model, which a checkpoint's tensor names need not be."""
-    import torch
-    from transformers import AutoConfig
-
-    stored = architecture.read(base.directory)
-    try:
-        config = AutoConfig.from_pretrained(base.directory, trust_remote_code=False)
-        with torch.device("meta"):
-            model = model_class(config).from_config(config)
-    except (ValueError, KeyError, OSError, ImportError):  # remote code is never run for this: names decide
-        return stored
-    return architecture.join(stored, architecture.from_model(model))
+def _kept(base: Source, name: str) -> Kept:
+    file = inside(base.directory, name)
+    return Kept(None, base.digests.get(name) or digest_of(file), file.stat().st_size)
 
 
 def maps_of(plan: Plan, base: Source) -> list[Map]:
@@ -138,6 +108,46 @@ def maps_of(plan: Plan, base: Source) -> list[Map]:
     ]
 
 
+def _named(base: Source) -> Architecture:
+    """The architecture with the module paths of the live model, which a checkpoint's tensor names need not be."""
+    import torch
+    from transformers import AutoConfig
+
+    stored = architecture.read(base.directory)
+    try:
+        config = AutoConfig.from_pretrained(base.directory, trust_remote_code=False)
+        with torch.device("meta"):
+            model = _model_class(config).from_config(config)
+    except (ValueError, KeyError, OSError, ImportError):  # remote code is never run for this: names decide
+        return stored
+    return architecture.join(stored, architecture.from_model(model))
+
+
+def _model_class(config: Any) -> Any:
+    """The class of transformers that opens such a model: the one the checkpoint names, else one for text.
+
+    A model for text and images may have a class for either, with other module paths: servers take the one it names.
+
+    Raises:
+        ValueError: if there is none: the model runs on code of its own, or is not made to continue text.
+    """
+    from transformers import (
+        MODEL_FOR_CAUSAL_LM_MAPPING,
+        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+        AutoModelForCausalLM,
+        AutoModelForImageTextToText,
+    )
+
+    known: Any = (
+        (MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM),
+        (MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING, AutoModelForImageTextToText),
+    )
+    classes = {auto: mapping[type(config)].__name__ for mapping, auto in known if type(config) in mapping}
+    if not classes:
+        raise ValueError(f"transformers opens no {config.model_type} to continue text.")
+    return next((auto for auto, name in classes.items() if name in (config.architectures or ())), next(iter(classes)))
+
+
 def _check(plan: Plan, maps: Sequence[Map], allow_large_rank: bool) -> None:
     packed = sorted({plan.headers.tensors[each.tensor].dtype for each in maps} - DTYPES.keys())
     if packed:
@@ -153,23 +163,43 @@ def _check(plan: Plan, maps: Sequence[Map], allow_large_rank: bool) -> None:
         )
 
 
-def _rank(maps: Sequence[Map]) -> int:
-    return max(each.rank for each in maps)
-
-
-def _save(directory: Path, base: Source, plan: Plan, maps: Sequence[Map]) -> None:
-    save(tensors_of(base, plan, maps), directory / WEIGHTS)
-    (directory / CONFIG).write_text(config_of(plan.edit, maps), encoding="utf-8")
-
-
 def tensors_of(base: Source, plan: Plan, maps: Sequence[Map]) -> dict[str, torch.Tensor]:
     """What ``adapter_model.safetensors`` holds: both factors of each map."""
+    import torch
+
     tensors: dict[str, torch.Tensor] = {}
     for each in maps:
-        down, up = _factors(base, plan, each)
+        weight = plan.headers.tensors[each.tensor]
+        dtype, outputs = getattr(torch, DTYPES[weight.dtype]), each.shape[1 - each.axis]
+        pieces = []
+        for start, stop in each.spans:
+            piece = Slice("", weight, each.axis, start, stop)
+            raw = b"".join(read_runs(inside(base.directory, weight.file), runs_of(piece)))
+            removed = torch.frombuffer(bytearray(raw), dtype=dtype).reshape(piece.shape)
+            pieces.append((start, stop, removed if each.axis == 1 else removed.T))
+        empty = torch.zeros(outputs, 1, dtype=dtype)
+        down, up = _factors(pieces, each.shape[each.axis], empty)
         tensors[f"base_model.model.{each.module}.lora_A.weight"] = down
         tensors[f"base_model.model.{each.module}.lora_B.weight"] = up
     return tensors
+
+
+def _factors(
+    pieces: Sequence[tuple[int, int, torch.Tensor]], inputs: int, empty: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A picks the inputs of the slices, B is minus the slices: ``B A = -W`` on them and zero elsewhere.
+
+    Args:
+        pieces: first and last input (exclusive) of each slice, and the slice [outputs, width].
+        empty: what B is where there is no slice, [outputs, 1].
+    """
+    import torch
+
+    columns = [column for start, stop, _ in pieces for column in range(start, stop)]
+    down = torch.zeros(len(columns) or 1, inputs, dtype=empty.dtype)
+    down[range(len(columns)), columns] = 1
+    up = -torch.cat([removed for *_, removed in pieces], dim=1) if pieces else empty
+    return down, up.contiguous()
 
 
 def config_of(edit: Edit, maps: Sequence[Map]) -> str:
@@ -198,40 +228,80 @@ def config_of(edit: Edit, maps: Sequence[Map]) -> str:
     return json.dumps(config, indent=2) + "\n"
 
 
-def _factors(base: Source, plan: Plan, each: Map) -> tuple[torch.Tensor, torch.Tensor]:
-    """A picks the inputs of the slices, B is minus the slices: ``B A = -W`` on them and zero elsewhere."""
-    import torch
-
-    tensor = plan.headers.tensors[each.tensor]
-    dtype = getattr(torch, DTYPES[tensor.dtype])
-    raw = b"".join(read_tensor(inside(base.directory, tensor.file), tensor))
-    weight = torch.frombuffer(bytearray(raw), dtype=dtype).reshape(tensor.shape)
-    if each.axis == 0:
-        weight = weight.T
-    columns = [column for start, stop in each.spans for column in range(start, stop)]
-    down = torch.zeros(each.rank, weight.shape[1], dtype=dtype)
-    up = torch.zeros(weight.shape[0], each.rank, dtype=dtype)
-    down[range(len(columns)), columns] = 1
-    up[:, : len(columns)] = -weight[:, columns]
-    return down.contiguous(), up.contiguous()
+def _rank(maps: Sequence[Map]) -> int:
+    return max(each.rank for each in maps)
 
 
-def _notes(maps: Sequence[Map], deviations: Sequence[Deviation], unmeasured: str) -> tuple[str, ...]:
-    servable = next((rank for rank in SERVABLE if rank >= _rank(maps)), None)
-    notes = [
-        f"Rank {_rank(maps)}. vLLM: start it with `--max-lora-rank {servable}`."
-        if servable
-        else f"Rank {_rank(maps)}: more than vLLM serves ({SERVABLE[-1]})."
-    ]
+def _notes(maps: Sequence[Map]) -> tuple[str, ...]:
+    rank = _rank(maps)
+    servable = next((most for most in SERVABLE if most >= rank), None)
+    serving = f"vLLM: start it with `--max-lora-rank {servable}`." if servable else f"vLLM serves up to {SERVABLE[-1]}."
+    notes = [f"Rank {rank}. {serving}"]
     if len({each.tensor for each in maps}) < len(maps):
         notes.append(
             "Do not merge it: this model uses a block at several depths, and merging would subtract each time."
         )
-    notes += [
-        f"Unmerged in {row.dtype}, logits differ from the baked checkpoint's by at most {row.largest:.2g} "
-        f"({row.positions} positions; the edit itself moves them by up to {row.edit:.2g})."
-        for row in deviations
-    ]
-    if not deviations:
-        notes.append(f"How far it is from the baked checkpoint was not measured{unmeasured}.")
+    else:
+        notes.append("Merged, it is the baked checkpoint; unmerged, the last bits of the weights' dtype are rounded.")
     return tuple(notes)
+
+
+def problems(out: Path, back: Undo) -> list[str]:
+    """What is wrong with an adapter on disk: it must be built of the slices in its undo file, and of nothing else."""
+    stored = _load(out, WEIGHTS)
+    slices: dict[str, list[tuple[int, int, torch.Tensor]]] = {}
+    for key, removed in _load(out, undo.NAME).items():
+        row = back.removed[key]
+        slices.setdefault(row.tensor, []).append((row.start, row.stop, removed if row.axis == 1 else removed.T))
+    if any(len({removed.shape[0] for *_, removed in pieces}) > 1 for pieces in slices.values()):
+        return [f"{undo.NAME}: slices of one tensor differ in shape"]
+    expected = [sorted(pieces, key=lambda row: row[:2]) for pieces in slices.values()] or [[]]
+    prefixes = sorted(key.removesuffix("lora_B.weight") for key in stored if key.endswith("lora_B.weight"))
+    matched: set[int] = set()
+    for prefix in prefixes:
+        down, up = stored.get(f"{prefix}lora_A.weight"), stored[f"{prefix}lora_B.weight"]
+        matches = {at for at, pieces in enumerate(expected) if down is not None and _is(down, up, pieces)}
+        if not matches:
+            return [f"{WEIGHTS}: {prefix}lora is not minus the removed slices"]
+        matched |= matches
+    is_complete = len(matched) == len(expected) and len(stored) == 2 * len(prefixes)
+    return [] if is_complete else [f"{WEIGHTS}: does not hold exactly the removed slices"]
+
+
+def _is(down: torch.Tensor, up: torch.Tensor, pieces: Sequence[tuple[int, int, torch.Tensor]]) -> bool:
+    """Whether two stored factors are those of the slices."""
+    import torch
+
+    if down.dim() != 2 or up.dim() != 2 or any(stop > down.shape[1] for _, stop, _ in pieces):
+        return False
+    expected = _factors(pieces, down.shape[1], torch.zeros(len(up), 1, dtype=up.dtype))
+    return _same_bytes(down, expected[0]) and _same_bytes(up, expected[1])
+
+
+def differing(out: Path, plan: Plan, base: Source) -> list[str]:
+    """What of an adapter on disk is not what the edit makes of ``base``: it is built again and compared."""
+    maps = maps_of(plan, base)
+    expected, stored = tensors_of(base, plan, maps), _load(out, WEIGHTS)
+    names = {name for name in expected.keys() & stored.keys() if not _same_bytes(expected[name], stored[name])}
+    wrong = [
+        f"{WEIGHTS}: {printable(name)} is not what the edit makes of the base"
+        for name in sorted(names | (expected.keys() ^ stored.keys()))
+    ]
+    if inside(out, CONFIG).read_text(encoding="utf-8") != config_of(plan.edit, maps):
+        wrong.append(f"{CONFIG}: not the one that the edit needs on the base")
+    return wrong
+
+
+def _load(out: Path, name: str) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    headers.read_file(inside(out, name), name)  # strictly, before a reader that believes more
+    return load_file(inside(out, name))
+
+
+def _same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
+    import torch
+
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        return False
+    return torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
