@@ -10,6 +10,7 @@ from pathlib import Path
 
 from editkit.checkpoints import headers
 from editkit.checkpoints.files import printable
+from editkit.errors import EditkitError
 
 
 def save(fetch: Callable[[int, int], bytes], size: int, place: Path) -> None:
@@ -19,7 +20,9 @@ def save(fetch: Callable[[int, int], bytes], size: int, place: Path) -> None:
         EditkitError: the header claims what no file of this size can hold.
     """
     first = fetch(0, min(8, size))
-    length = headers.header_length(first, size, printable(place.name))
+    end = 8 + int.from_bytes(first, "little")
+    if end > min(size, headers.LARGEST_HEADER):
+        raise EditkitError(f"{printable(place.name)}: {size} bytes with a header of {end - 8}: not safetensors.")
     with open(place, "wb") as file:
-        file.write(first + fetch(8, 8 + length))
+        file.write(first + fetch(8, end))
         file.truncate(size)
