@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from editkit.checkpoints.source import Source, resolve
+from editkit.checkpoints.source import Source, here, named, resolve
 from editkit.checkpoints.staging import default_out
 from editkit.edit import Edit
 from editkit.evidence.localization import Localization
@@ -141,18 +141,12 @@ def remove_capability(
 
     wanted = _capability(name, allow_code)
     recipe = wanted.recipe
-    if push is not None:
-        preflight(push, base=None)  # nothing is downloaded for somebody who may not publish
-    source = (
-        model.source
-        if isinstance(model, LanguageModel)
-        else resolve(model, revision)
-        if not isinstance(model, Source)
-        else model
-    )
+    given = model.source if isinstance(model, LanguageModel) else model
+    if push is not None:  # before anything is downloaded
+        base = given.base if isinstance(given, Source) else named(given, revision)
+        told(preflight(push, base=base, like=given.directory if isinstance(given, Source) else here(given)))
+    source = given if isinstance(given, Source) else resolve(given, revision)
     target = Path(out) if out is not None else default_out(source.base.model, recipe.capability)
-    if push is not None:
-        told(preflight(push, base=source.base, like=source.directory))
     live = model if isinstance(model, LanguageModel) else _model(source, device, dtype, trust_remote_code)
     run = Run(wanted, target, seed, method, heads, command or _as_command(recipe, source, target, seed), _today())
     outcome = remove(live, run, work_for(source.base, recipe.capability, seed, work), stages=stages)

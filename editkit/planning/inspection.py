@@ -144,7 +144,7 @@ def _of_repository(name: str, revision: str | None) -> Inspection:
 
     with tempfile.TemporaryDirectory() as folder:
         try:
-            commit = fetch(connect(None, None), name, revision, Path(folder))
+            commit = fetch(connect(), name, revision, Path(folder))
         except Unreachable as error:
             snapshot = cached(name, revision)
             if snapshot is None:
