@@ -35,8 +35,7 @@ BITS: Mapping[str, int] = {
 }
 """Bits of one element of each dtype of the format."""
 
-_PART = re.compile(r".*-[0-9]+-of-[0-9]+\.safetensors")
-_VARIANT = re.compile(r"model\.[^.]+\.safetensors")
+_SHARD_OR_VARIANT = re.compile(r".*-[0-9]+-of-[0-9]+\.safetensors|model\.[^.]+\.safetensors")
 _NAME = re.compile(r"[A-Za-z0-9_.:/@+\-]{1,1024}")
 
 
@@ -90,16 +89,16 @@ def weight_map(directory: Path, index: str = INDEX, kind: str = ".safetensors") 
         value = _json(path.read_bytes(), index)
     except OSError as error:
         raise EditkitError(f"{index}: cannot be read ({error.strerror}).") from error
-    found = value.get("weight_map") if isinstance(value, dict) else None
-    if not isinstance(found, dict) or not found:
+    files = value.get("weight_map") if isinstance(value, dict) else None
+    if not isinstance(files, dict) or not files:
         raise EditkitError(f'{index}: expected a "weight_map" from tensor names to file names, found none.')
-    for name, file in found.items():
+    for name, file in files.items():
         if not isinstance(file, str) or not is_file_name(file) or not file.endswith(kind):
             raise EditkitError(
                 f"{index}: {printable(name)} is said to be in {printable(repr(file))}: "
                 f"expected the plain name of a {kind} file in the same directory."
             )
-    return found
+    return files
 
 
 def read_file(path: Path, name: str | None = None) -> dict[str, TensorInfo]:
@@ -197,20 +196,15 @@ def _single(directory: Path) -> str:
         return SINGLE
     names = sorted(path.name for path in directory.glob("*.safetensors") if not path.name.startswith("adapter_"))
     if len(names) != 1:
-        found = ", ".join(printable(name) for name in names[:5]) or "none"
+        listed = ", ".join(printable(name) for name in names[:5]) or "none"
         raise EditkitError(
-            f"{printable(str(directory))}: expected {SINGLE}, {INDEX} or a single .safetensors file, found {found}."
+            f"{printable(str(directory))}: expected {SINGLE}, {INDEX} or a single .safetensors file, found {listed}."
         )
     if not is_file_name(names[0]):
         raise EditkitError(f"{printable(names[0])}: a weights file with such a name is refused. Rename it to {SINGLE}.")
-    if _PART.fullmatch(names[0]):
+    if _SHARD_OR_VARIANT.fullmatch(names[0]):
         raise EditkitError(
-            f"{printable(str(directory))}: expected {SINGLE}, or shards and {INDEX}, found one shard and no index: "
-            f"{names[0]}. Download the checkpoint again."
-        )
-    if _VARIANT.fullmatch(names[0]):
-        raise EditkitError(
-            f"{printable(str(directory))}: expected {SINGLE}, found only {names[0]}, a variant that is loaded only "
-            f"where it is asked for by name. If it is the model to edit, rename it to {SINGLE}."
+            f"{printable(str(directory))}: expected {SINGLE}, or shards and {INDEX}, found only {names[0]}: a shard "
+            f"without its index, or a variant. Download the checkpoint again, or rename a whole model to {SINGLE}."
         )
     return names[0]

@@ -262,10 +262,10 @@ def _check_license(out: Path, license: str | None) -> None:
         said = ModelCard(card.read_text(encoding="utf-8"), ignore_metadata_errors=False).data.to_dict()
     except (ValueError, TypeError) as error:
         raise EditkitError(f"README.md: its front matter cannot be read ({printable(str(error))}).") from error
-    found = said.get("license")
-    if found != license and (found, said.get("license_name")) != ("other", license):  # an id that is not known here
+    own = said.get("license")
+    if own != license and (own, said.get("license_name")) != ("other", license):  # an id that is not known here
         raise EditkitError(
-            f"README.md says licence {printable(str(found or 'none'))}, the base is under {printable(license)}. "
+            f"README.md says licence {printable(str(own or 'none'))}, the base is under {printable(license)}. "
             "An edit carries its base's licence: render the card again with `editkit card`."
         )
 

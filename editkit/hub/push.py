@@ -188,9 +188,9 @@ def _compare(api: HfApi, repo: str, commit: str | None, files: Mapping[str, Loca
         path for path in files.keys() & there.keys() if not _arrived(api, repo, commit, files[path], there[path])
     )
     if absent or other:
-        found = [f"{printable(path)} is missing" for path in absent] + [f"{printable(path)} differs" for path in other]
+        lines = [f"{printable(path)} is missing" for path in absent] + [f"{printable(path)} differs" for path in other]
         raise IntegrityError(
-            f"{repo} at {commit}: not what was sent: {'; '.join(found)}. Do not use this commit; "
+            f"{repo} at {commit}: not what was sent: {'; '.join(lines)}. Do not use this commit; "
             "check for a .gitignore there that leaves files out, then push again."
         )
 
