@@ -10,6 +10,7 @@ out multiplies that slice by zero, which is the same as zeroing that slice of th
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -195,6 +196,7 @@ def describe(
     """
     transposed = projections.transposed(shapes) if transposed is None else transposed
     found = projections.find(model_type, shapes, layers=config_fields.depth(fields))
+    names = _names_by_layer(shapes)
     sites: dict[int, Site] = {}
     absent: dict[str, list[int]] = {}
     for layer in range(found.layers):
@@ -205,7 +207,7 @@ def describe(
             site = sites[owner]
             sites[owner] = replace(site, shared=(*site.shared, layer), twins=(*site.twins, *twins))
         elif path is None or config_fields.is_headless(fields, layer):
-            absent.setdefault(_reason(fields, shapes, layer), []).append(layer)
+            absent.setdefault(_reason(fields, names[str(layer)], layer), []).append(layer)
         else:
             axis = 0 if path in transposed else 1
             sites[layer] = _site(model_type, fields, layer=layer, path=path, shape=shapes[path], axis=axis)
@@ -235,14 +237,23 @@ def _site(model_type: str, fields: Fields, *, layer: int, path: str, shape: tupl
     )
 
 
-def _reason(fields: Fields, shapes: Iterable[str], layer: int) -> str:
+def _names_by_layer(paths: Iterable[str]) -> Mapping[str, set[str]]:
+    """Number in a path -> all components of the paths that it occurs in: what is inside a layer."""
+    names = defaultdict[str, set[str]](set)
+    for path in paths:
+        parts = path.split(".")
+        for number in filter(str.isdigit, parts):
+            names[number].update(parts)
+    return names
+
+
+def _reason(fields: Fields, inside: Collection[str], layer: int) -> str:
     """Why a layer has no heads: what its tensors are called says more than the config's word for it."""
-    inside = {part for path in shapes if f".{layer}." in f".{path}." for part in path.split(".")}
     if any("mamba" in part for part in inside):
         return "Mamba"
     if "linear_attn" in inside:
         return "linear attention"
-    if inside & {"linear_y", "rg_lru"}:
+    if "linear_y" in inside or "rg_lru" in inside:
         return "a recurrent block"
     if any("cross_attn" in part for part in inside):
         return "cross-attention to another input"

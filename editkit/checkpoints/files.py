@@ -103,8 +103,8 @@ def fill(file: Any, buffer: bytearray) -> bool:
     """Read as much as the buffer holds; at the end of the file the buffer shrinks to what is left. False if nothing."""
     count = 0
     with memoryview(buffer) as view:
-        while count < len(buffer) and (part := file.readinto(view[count:])):
-            count += part
+        while count < len(buffer) and (read := file.readinto(view[count:])):
+            count += read
     del buffer[count:]
     return count > 0
 
@@ -129,9 +129,9 @@ def walk(directory: Path) -> list[str]:
     """Every file of a checkpoint, ``folder/name``, sorted. A linked folder is refused: it may lead anywhere."""
     names: list[str] = []
     for folder, folders, files in os.walk(directory, onerror=_unread):
-        place = Path(folder)
-        linked = sorted(name for name in folders if (place / name).is_symlink())
+        here = Path(folder)
+        linked = sorted(name for name in folders if (here / name).is_symlink())
         if linked:
             raise EditkitError(f"{printable(linked[0])}: a linked folder inside a checkpoint is refused. Copy it in.")
-        names += [(place / name).relative_to(directory).as_posix() for name in files]
+        names += [(here / name).relative_to(directory).as_posix() for name in files]
     return sorted(names)

@@ -32,6 +32,7 @@ MERGE_FIRST = (
 """What is said of an adapter, behind its name."""
 
 _ADAPTERS = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
+_OTHER_FORMATS = (".gguf", ".h5", ".msgpack", ".onnx")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.\-]{0,95}(/[A-Za-z0-9_][\w.\-]{0,95})?", re.ASCII)
 _REVISION = re.compile(r"[A-Za-z0-9_][\w./\-]{0,255}", re.ASCII)
 _LOCAL_NAME = re.compile(r"[\w ./\\@+=,~()&:\-]+")
@@ -77,15 +78,38 @@ def resolve(model: str | Path | None, revision: str | None = None, *, identify: 
     Raises:
         EditkitError: for an unknown model, missing weights, an adapter, a gated model, no network.
     """
-    directory, bundled = here(model), is_bundled(model)
+    directory = here(model)
     if directory is not None:
-        return _local(directory, BUNDLED if bundled else str(model), revision, bundled=bundled, identify=identify)
+        name = BUNDLED if is_bundled(model) else str(model)
+        return replace(_local(directory, name, revision, identify=identify), bundled=is_bundled(model))
+    name = hub_id(model)
+    directory = _downloaded(name, revision)
+    return _readable(directory, Base(name, directory.name))
+
+
+def hub_id(model: str | Path | None) -> str:
+    """The Hub id that the user's word is, where it names no directory.
+
+    Raises:
+        EditkitError: it cannot be one.
+    """
     name = str(model).removeprefix("hf://")
     if _HUB_ID.fullmatch(name) is None or ".." in name or "--" in name:
         raise EditkitError(
             f"{printable(str(model))}: no such directory, and not a Hub id like owner/name. Check the spelling."
         )
-    return _from_hub(name, revision)
+    return name
+
+
+def named(model: str | Path | None, revision: str | None = None) -> Base:
+    """The base that ``resolve`` would find, as far as it is known before anything is hashed or downloaded.
+
+    A branch of a Hub model stays a branch; a local directory has no revision yet.
+    """
+    directory = here(model)
+    if directory is None:
+        return Base(hub_id(model), revision or "main")
+    return _of_snapshot(directory) or Base(BUNDLED if is_bundled(model) else str(model), None)
 
 
 def recorded(model: str | Path, base: Base) -> str | None:
@@ -150,36 +174,51 @@ def weights_digest(digests: Mapping[str, str]) -> str:
     return "sha256:" + hashlib.sha256(lines.encode()).hexdigest()
 
 
-def _local(directory: Path, name: str, revision: str | None, *, bundled: bool, identify: bool) -> Source:
-    cached = _SNAPSHOT.search(directory.resolve().as_posix())
-    if cached is not None:
-        repository, commit = cached.groups()
-        _check_revision(name, commit, revision)
-        return _with_weights(directory, Base(repository.replace("--", "/", 1), commit))
+def _local(directory: Path, name: str, revision: str | None, *, identify: bool) -> Source:
+    snapshot = _of_snapshot(directory)
+    if snapshot is not None:
+        _check_revision(name, snapshot, revision)
+        return _readable(directory, snapshot)
     if not (directory / "editkit" / "edit.json").exists():  # an output may be loaded from anywhere
         check_name(name)
-    _check_config(directory)
     files = weight_files(directory)
-    if not (identify or revision or files[0].endswith(".bin")):
-        return Source(directory, Base(name, None), bundled)
+    if not (identify or revision or _are_pickles(files)):
+        return Source(directory, Base(name, None))
     paths = [inside(directory, file) for file in files]
     stamps = dict(zip(files, map(stamp, paths), strict=True))
     digests = dict(zip(files, digests_of(paths), strict=True))
-    found = weights_digest(digests)
-    _check_revision(name, found, revision)
-    source = _with_weights(directory, Base(name, found))
-    if source.converted:
-        return replace(source, bundled=bundled)
-    return replace(source, bundled=bundled, digests=digests, stamps=stamps)
+    base = Base(name, weights_digest(digests))
+    _check_revision(name, base, revision)
+    source = _readable(directory, base)
+    return source if source.converted else replace(source, digests=digests, stamps=stamps)
 
 
-def _check_revision(name: str, found: str, expected: str | None) -> None:
-    if expected is None or expected == found:
+def _readable(directory: Path, base: Base) -> Source:
+    """The source, its weights in safetensors form: converted beside, in the user's cache, if they are pickles."""
+    files = weight_files(directory)
+    if not _are_pickles(files):
+        return Source(directory, base)
+    others = [name for name in walk(directory) if why(name, ()) is None]
+    return Source(convert.converted(directory, base, others), base, converted=files, original=directory)
+
+
+def _are_pickles(files: tuple[str, ...]) -> bool:
+    return files[0].endswith(".bin")
+
+
+def _of_snapshot(directory: Path) -> Base | None:
+    """The Hub model that a directory of the Hub's cache is."""
+    snapshot = _SNAPSHOT.search(directory.resolve().as_posix())
+    return Base(snapshot[1].replace("--", "/", 1), snapshot[2]) if snapshot else None
+
+
+def _check_revision(name: str, base: Base, expected: str | None) -> None:
+    if expected is None or expected == base.revision:
         return
     if re.fullmatch(r"sha256:[0-9a-f]{64}|[0-9a-f]{40}", expected) is None:
         raise UsageError(f"{printable(name)} is a local directory, it has no revision {printable(expected)!r}.")
     raise EditkitError(
-        f"{printable(name)}: expected revision {expected}, found {found}: these are other weights. "
+        f"{printable(name)}: expected revision {expected}, found {base.revision}: these are other weights. "
         "Give the model that the edit names, or make the edit again for this one."
     )
 
@@ -191,50 +230,30 @@ def weight_files(directory: Path) -> tuple[str, ...]:
     only where there is nothing else.
 
     Raises:
-        EditkitError: if there are none, or if the directory holds an adapter.
+        EditkitError: if there are none, or no config, or if the directory holds an adapter.
     """
     where = printable(str(directory))
     if any((directory / name).exists() for name in _ADAPTERS):
         raise EditkitError(f"{where} {MERGE_FIRST}")
-    pickled = () if _has_safetensors(directory) else convert.pickles(directory)
-    if pickled:
-        return pickled
-    if _has_safetensors(directory) or any(
-        not path.name.startswith("adapter_") for path in directory.glob("*.safetensors")
-    ):
-        return read(directory).files
-    others = sorted(
-        path.name for pattern in ("*.gguf", "*.h5", "*.msgpack", "*.onnx") for path in directory.glob(pattern)
-    )
-    found = f"only {printable(', '.join(others[:3]))}" if others else "none"
-    raise EditkitError(f"{where}: expected weights ({SINGLE}, or shards and {INDEX}), found {found}.")
+    if not os.path.lexists(directory / "config.json"):
+        raise EditkitError(f"{where}: expected config.json, found none: this is not a transformers checkpoint.")
+    inside(directory, "config.json")
+    if not _has_safetensors(directory):
+        if pickled := convert.pickles(directory):
+            return pickled
+        if not any(directory.glob("*.safetensors")):
+            others = [path.name for path in sorted(directory.iterdir()) if path.suffix in _OTHER_FORMATS]
+            found = f"only {printable(', '.join(others[:3]))}" if others else "none"
+            raise EditkitError(f"{where}: expected weights ({SINGLE}, or shards and {INDEX}), found {found}.")
+    return read(directory).files
 
 
 def _has_safetensors(directory: Path) -> bool:
     return any(os.path.lexists(directory / name) for name in (SINGLE, INDEX))
 
 
-def _check_config(directory: Path) -> None:
-    if any((directory / name).exists() for name in _ADAPTERS):
-        return  # said better by weight_files
-    if not os.path.lexists(directory / "config.json"):
-        raise EditkitError(
-            f"{printable(str(directory))}: expected config.json, found none: this is not a transformers checkpoint."
-        )
-    inside(directory, "config.json")
-
-
-def _with_weights(directory: Path, base: Base) -> Source:
-    """The source, its weights in safetensors form: converted beside, in the user's cache, if they are pickles."""
-    _check_config(directory)
-    files = weight_files(directory)
-    if not files[0].endswith(".bin"):
-        return Source(directory, base)
-    others = [name for name in walk(directory) if why(name, ()) is None]
-    return Source(convert.converted(directory, base, others), base, converted=files, original=directory)
-
-
-def _from_hub(name: str, revision: str | None) -> Source:
+def _downloaded(name: str, revision: str | None) -> Path:
+    """The snapshot of a Hub model: its pickles only where it has no safetensors."""
     if (revision or "").startswith("sha256:"):
         raise EditkitError(
             f"{name}: expected the local directory whose weights are {revision}, found no such directory here. "
@@ -246,7 +265,7 @@ def _from_hub(name: str, revision: str | None) -> Source:
     if not _has_safetensors(directory) and (directory / "config.json").exists():
         pickles = [pattern for pattern in OTHER_WEIGHTS if pattern not in ("*.bin", "*.bin.index.json")]
         directory = _download(name, revision, pickles)
-    return _with_weights(directory, Base(name, directory.name))
+    return directory
 
 
 def cached(name: str, revision: str | None) -> Path | None:
@@ -283,8 +302,8 @@ def _download(name: str, revision: str | None, ignored: Iterable[str]) -> Path:
         raise EditkitError(f"{name}: the Hub has no revision {revision!r} of it.") from error
     except hub.LocalEntryNotFoundError as error:
         raise EditkitError(
-            f"{name}: not in the local cache, and the Hub cannot be reached (offline, or HF_HUB_OFFLINE is set). "
-            "Connect, or give a local directory."
+            f"{name}: no such directory here, and as a Hub id: not in the local cache, and the Hub cannot be reached "
+            "(offline, or HF_HUB_OFFLINE is set). Check the path, or connect."
         ) from error
     except (hub.HTTPError, hub.HFValidationError, OSError, RuntimeError) as error:  # pyright: ignore[reportPrivateImportUsage]
         # Xet storage raises a bare RuntimeError where its connection breaks.

@@ -75,7 +75,7 @@ def check_apart(out: Path, read: Iterable[Path], what: str) -> None:
         EditkitError: naming ``what`` it is.
     """
     inner = out.absolute().resolve()
-    if any(inner.is_relative_to(place.resolve()) for place in read):
+    if any(inner.is_relative_to(folder.resolve()) for folder in read):
         raise EditkitError(f"{printable(str(out))} is inside {what}. Choose a directory outside it.")
 
 
@@ -112,8 +112,8 @@ def _unread(error: OSError, out: Path, partial: Path) -> str | None:
     """The file that may not be read, where it is none of those that are written."""
     if error.errno not in (errno.EACCES, errno.EPERM) or not isinstance(error.filename, str):
         return None
-    place = Path(error.filename).resolve()
-    is_written = place.is_relative_to(partial.resolve()) or out.resolve().is_relative_to(place)
+    unread = Path(error.filename).resolve()
+    is_written = unread.is_relative_to(partial.resolve()) or out.resolve().is_relative_to(unread)
     return None if is_written else error.filename
 
 

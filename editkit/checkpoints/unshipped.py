@@ -18,13 +18,15 @@ OTHER_WEIGHTS = (
 )
 """Copies of the weights in other formats, and pickles: never downloaded, never shipped, as they are unedited."""
 
+SERVERS_OWN = (".gitattributes", ".gitignore")
+"""What a server puts beside the files of a repository: it may be there or not, and a push leaves it alone."""
+DESKTOP = (".ds_store", "thumbs.db", "desktop.ini")
+"""What file managers leave in any folder they show, in lower case."""
 NOT_MODEL = "not part of the model"
 _NOT_MODEL = (
     *(".git/*", ".cache/*", ".huggingface/*", "*/__pycache__/*", "__pycache__/*", ".ipynb_checkpoints/*"),
     ".gitattributes",  # each server writes its own: the Hub adds a line for every large file
 )
-DESKTOP = (".ds_store", "thumbs.db", "desktop.ini")
-"""What file managers leave in any folder they show, in lower case."""
 
 
 def why(name: str, weights: Collection[str]) -> str | None:

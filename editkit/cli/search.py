@@ -63,18 +63,15 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, heads: str | None
         _try_dry(name, as_json, **options)
         return
     from editkit import api
-    from editkit.checkpoints.source import resolve
+    from editkit.checkpoints.source import here, named, resolve
     from editkit.cli import publishing, terminal
     from editkit.hub import preflight, push_finished
 
-    push, source = options.pop("push"), None
-    if push is not None:
-        preflight(push, base=None)  # nothing is downloaded for somebody who may not publish
-    source = resolve(options.pop("model"), options.pop("revision"))
-    if push is not None:
-        terminal.console(sys.stderr).print(
-            publishing.preflight(preflight(push, base=source.base, like=source.directory))
-        )
+    push, model, revision = (options.pop(key) for key in ("push", "model", "revision"))
+    if push is not None:  # before anything is downloaded
+        base = named(model, revision)
+        terminal.console(sys.stderr).print(publishing.preflight(preflight(push, base=base, like=here(model))))
+    source = resolve(model, revision)
     document: dict[str, Any] = {}
 
     def told(outcome: Outcome) -> None:

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from editkit.checkpoints.unshipped import SERVERS_OWN
 from editkit.hub.remote import RemoteFile
 
 Kind = Literal["upload", "copy", "keep", "delete"]
-_SERVERS_OWN = (".gitattributes", ".gitignore")
-"""Files that the server made and may need; a push that does not bring its own leaves them."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +45,10 @@ class Operation:
     source: str | None = None
 
 
-def plan(
+def needed(
     files: Iterable[LocalFile], remote: Mapping[str, RemoteFile], base: Mapping[str, RemoteFile]
 ) -> tuple[Operation, ...]:
-    """The operations that make ``remote`` hold exactly ``files``, by path.
+    """The operations that make ``remote`` hold exactly ``files``, by path; what a server adds itself stays.
 
     Args:
         remote: what the repository holds now; empty for a new one.
@@ -57,7 +56,7 @@ def plan(
     """
     wanted = {file.path: file for file in files}
     operations = [_for_file(file, remote, base) for file in wanted.values()]
-    gone = [there for path, there in remote.items() if path not in wanted and path not in _SERVERS_OWN]
+    gone = [there for path, there in remote.items() if path not in wanted and path not in SERVERS_OWN]
     operations += [Operation("delete", there.path, there.size) for there in gone]
     return tuple(sorted(operations, key=lambda operation: operation.path))
 

@@ -8,7 +8,7 @@ The files look like the checkpoint to everything that reads metadata, and take n
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,6 @@ from editkit.checkpoints import convert, headers
 from editkit.checkpoints.files import printable
 from editkit.checkpoints.source import MERGE_FIRST
 from editkit.errors import EditkitError
-from editkit.hub import hollow
 from editkit.hub.remote import RemoteFile, head_of, listing, read_bytes
 
 if TYPE_CHECKING:
@@ -49,9 +48,23 @@ def fetch(api: HfApi, repo: str, revision: str | None, folder: Path) -> str:
         if path in there:
             (folder / path).write_bytes(_text(api, repo, commit, there[path]))
     for path in weights:
-        fetch = partial(read_bytes, api, repo, commit, path)
-        hollow.save(fetch, there[path].size, folder / path)
+        save_hollow(partial(read_bytes, api, repo, commit, path), there[path].size, folder / path)
     return commit
+
+
+def save_hollow(read: Callable[[int, int], bytes], size: int, target: Path) -> None:
+    """Lay out a weights file as its header and a hole, ``size`` bytes in all; ``read(start, end)`` gives its bytes.
+
+    Raises:
+        EditkitError: the header claims what no file of this size can hold.
+    """
+    first = read(0, min(8, size))
+    end = 8 + int.from_bytes(first, "little")
+    if end > min(size, headers.LARGEST_HEADER):
+        raise EditkitError(f"{printable(target.name)}: {size} bytes with a header of {end - 8}: not safetensors.")
+    with open(target, "wb") as file:
+        file.write(first + read(8, end))
+        file.truncate(size)
 
 
 def _weights(there: Collection[str]) -> list[str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from editkit.checkpoints.files import printable, walk
+from editkit.checkpoints.unshipped import SERVERS_OWN
 from editkit.edit import Base
 from editkit.errors import EditkitError, UsageError
 from editkit.hub.remote import ask, connect, listing
@@ -24,10 +25,7 @@ from editkit.writing import manifest
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-_HARMLESS = re.compile(r"\.gitattributes|\.gitignore|README\.md|LICENSE[^/]*|NOTICE[^/]*", re.IGNORECASE)
-"""What a repository may hold before its first push: what the Hub's own "new model" page puts there."""
 _NOTICES = re.compile(r"(LICEN[SC]E|NOTICE|USE_POLICY|COPYING)[^/]*", re.IGNORECASE)
-_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,7 @@ def preflight(
     public: bool = False,
     create_pr: bool = False,
     allow_gated: bool = False,
-    endpoint: str | None = None,
-    token: str | None = None,
+    api: HfApi | None = None,
 ) -> Preflight:
     """Check that an edit of ``base`` may be pushed to ``repo``, by asking only.
 
@@ -80,15 +77,15 @@ def preflight(
         public: create the repository public. The default is private.
         create_pr: propose the edit as a pull request to a repository that exists.
         allow_gated: publish openly although the base is gated or private; the licence must permit it.
-        endpoint, token: default to what huggingface_hub is set to.
+        api: the Hub to ask; default: the one that huggingface_hub is set to, with the stored token.
 
     Raises:
         EditkitError: naming the first thing in the way.
     """
-    api = connect(endpoint, token)
+    api = connect(api)
     who = _whoami(api)
     name = _full_name(repo, who)
-    found = _target(api, name, who, public=public, create_pr=create_pr)
+    target = _target(api, name, who, public=public, create_pr=create_pr)
     on_hub, license, gated, notes = _base_terms(api, base, public=public, allow_gated=allow_gated)
     files, size = _measure(out or like)
     if out is not None:
@@ -98,15 +95,15 @@ def preflight(
     return Preflight(
         repo=name,
         user=who["name"],
-        exists=found.exists,
-        head=found.head,
-        private=found.private,
+        exists=target.exists,
+        head=target.head,
+        private=target.private,
         base_on_hub=on_hub,
         license=license,
         gated=gated,
         files=files,
         bytes=size,
-        notes=(*found.notes, *notes),
+        notes=(*target.notes, *notes),
     )
 
 
@@ -166,7 +163,8 @@ def _target(api: HfApi, name: str, who: dict[str, Any], *, public: bool, create_
         states = ("private", "public") if private else ("public", "private")
         raise EditkitError(f"{name} exists and is {states[0]}, but this push is to be {states[1]}. {remedy}")
     there = listing(api, name, None)
-    strangers = sorted(path for path in there if not _HARMLESS.fullmatch(path))
+    made_with = {"README.md", *SERVERS_OWN}  # what the Hub's own "new model" page puts there, beside a licence
+    strangers = sorted(path for path in there if path not in made_with and not _NOTICES.fullmatch(path))
     if strangers and manifest.NAME not in there and not create_pr:
         raise EditkitError(
             f"{name} holds files that editkit did not put there ({printable(', '.join(strangers[:3]))}"
@@ -219,18 +217,14 @@ def _check_write(api: HfApi, name: str) -> tuple[str, ...]:
     return ask(api, f"{name}: asking for write permission", call)
 
 
-def is_hub_commit(base: Base | None) -> bool:
-    """Whether the base is named by a commit, the only form a Hub can be asked about: a directory has a ``sha256:``."""
-    return base is not None and _COMMIT.fullmatch(base.revision or "") is not None
-
-
 def _base_terms(
     api: HfApi, base: Base | None, *, public: bool, allow_gated: bool
 ) -> tuple[bool, str | None, bool, tuple[str, ...]]:
     """Whether the base is on this server, its licence, whether it is restricted, and notes."""
     if base is None:
         return False, None, False, ()
-    info = _info_or_none(api, base.model, base.revision) if is_hub_commit(base) else None
+    is_directory = base.revision is None or base.revision.startswith("sha256:")
+    info = None if is_directory else _info_or_none(api, base.model, base.revision)
     if info is None:
         told = (
             f"The base {printable(base.model)} is not on this server: its licence was not checked, nothing is copied."
@@ -268,10 +262,10 @@ def _check_license(out: Path, license: str | None) -> None:
         said = ModelCard(card.read_text(encoding="utf-8"), ignore_metadata_errors=False).data.to_dict()
     except (ValueError, TypeError) as error:
         raise EditkitError(f"README.md: its front matter cannot be read ({printable(str(error))}).") from error
-    found = said.get("license")
-    if found != license and (found, said.get("license_name")) != ("other", license):  # an id that is not known here
+    own = said.get("license")
+    if own != license and (own, said.get("license_name")) != ("other", license):  # an id that is not known here
         raise EditkitError(
-            f"README.md says licence {printable(str(found or 'none'))}, the base is under {printable(license)}. "
+            f"README.md says licence {printable(str(own or 'none'))}, the base is under {printable(license)}. "
             "An edit carries its base's licence: render the card again with `editkit card`."
         )
 

@@ -16,7 +16,7 @@ from editkit.checkpoints import headers
 from editkit.checkpoints.files import is_relative_name, printable
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
-from editkit.hub import hollow
+from editkit.hub.metadata import save_hollow
 from editkit.hub.remote import PIECE, RemoteFile, read_bytes
 from editkit.writing import manifest, undo
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 EDIT = "editkit/edit.json"
 
 
-class Published:
+class PublishedEdit:
     """A published edit at one commit: small files fetched once, the headers of its weights laid out in ``folder``."""
 
     def __init__(self, api: HfApi, repo: str, commit: str, there: Mapping[str, RemoteFile], folder: Path) -> None:
@@ -55,7 +55,7 @@ class Published:
             self._save(headers.INDEX)
         for path in self.there:
             if path.endswith(".safetensors") and "/" not in path:
-                hollow.save(partial(self._fetch, path), self.there[path].size, self.folder / path)
+                save_hollow(partial(self._fetch, path), self.there[path].size, self.folder / path)
         return record
 
     @property
@@ -88,6 +88,5 @@ class Published:
         return content
 
     def _save(self, path: str) -> None:
-        place = self.folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(self.content(path))
+        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / path).write_bytes(self.content(path))

@@ -11,32 +11,35 @@ must have the base's hash. The undo file is not trusted either: wrong bytes in i
 
 from __future__ import annotations
 
+import hashlib
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from editkit.checkpoints import architecture, headers
 from editkit.checkpoints.files import digest_of, printable, walk
-from editkit.checkpoints.source import BUNDLED, local
-from editkit.checkpoints.unshipped import why
+from editkit.checkpoints.source import BUNDLED, local, resolve
+from editkit.checkpoints.unshipped import SERVERS_OWN, why
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError
 from editkit.hub.changes import git_sha1
-from editkit.hub.preflight import is_hub_commit
-from editkit.hub.published import Published
+from editkit.hub.published import PublishedEdit
 from editkit.hub.remote import RemoteFile, connect, head_of, listing
-from editkit.hub.restored import Reading, read_restored
 from editkit.units import show
 from editkit.writing import manifest, undo
-from editkit.writing.slices import key_of, slices_of
+from editkit.writing.slices import Runs, Slice, key_of, runs_of, shares, slices_of
+from editkit.writing.undo import Undo, removed_runs
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-_SERVERS_OWN = (".gitattributes", ".gitignore")
-_OWN = ("README.md", *_SERVERS_OWN)
+_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_OWN = ("README.md", *SERVERS_OWN)
 """Files that need not be the base's, beside those in ``editkit/``: loading the model reads none of them."""
 
 
@@ -61,13 +64,30 @@ class Verification:
     read: int
 
 
+@dataclass(frozen=True)
+class Reading:
+    """One file, read to its end.
+
+    Args:
+        sha256: of the file as it is.
+        base_sha256, base_git: of the file with the removed bytes put back, as sha256 and as git's blob name.
+        zeroed: bytes of the stated slices that were zero.
+        nonzero: the first place inside a stated slice that was not zero; None when all were.
+    """
+
+    sha256: str
+    base_sha256: str
+    base_git: str
+    zeroed: int
+    nonzero: int | None
+
+
 def pull_verify(
     repo: str,
     *,
     revision: str | None = None,
     base: str | Path | None = None,
-    endpoint: str | None = None,
-    token: str | None = None,
+    api: HfApi | None = None,
 ) -> Verification:
     """Confirm that a published checkpoint is its base with exactly the stated slices zeroed.
 
@@ -75,22 +95,22 @@ def pull_verify(
         revision: a commit, branch, tag or ``refs/pr/N``; default ``main``.
         base: the base to compare with: a directory, or ``owner/name`` or ``owner/name@revision`` on the same server.
             Default: what the published edit names.
-        endpoint, token: default to what huggingface_hub is set to.
+        api: the Hub to ask; default: the one that huggingface_hub is set to, with the stored token.
 
     Raises:
         IntegrityError: listing every file that is not what it should be.
     """
-    api = connect(endpoint, token)
+    api = connect(api)
     commit = head_of(api, repo, revision)
     if commit is None:
         raise EditkitError(f"{repo} is empty: there is nothing to verify.")
     there = listing(api, repo, commit)
     with tempfile.TemporaryDirectory(prefix="editkit-") as folder:
-        published = Published(api, repo, commit, there, Path(folder))
+        published = PublishedEdit(api, repo, commit, there, Path(folder))
         return _verify(published, base)
 
 
-def _verify(published: Published, base: str | Path | None) -> Verification:
+def _verify(published: PublishedEdit, base: str | Path | None) -> Verification:
     record = published.fetch_evidence()
     edit = published.edit
     back = undo.read(published.folder)
@@ -119,7 +139,7 @@ def _verify(published: Published, base: str | Path | None) -> Verification:
     )
 
 
-def _check_slices(published: Published, edit: Edit, back: undo.Undo) -> None:
+def _check_slices(published: PublishedEdit, edit: Edit, back: undo.Undo) -> None:
     """The undo file must hold the slices of the stated units, no more and no fewer."""
     folder = published.folder
     stated = {key_of(piece) for piece in slices_of(edit, architecture.read(folder), headers.read(folder))}
@@ -131,11 +151,11 @@ def _check_slices(published: Published, edit: Edit, back: undo.Undo) -> None:
         )
 
 
-def _against_manifest(published: Published, record: manifest.Manifest) -> list[str]:
+def _against_manifest(published: PublishedEdit, record: manifest.Manifest) -> list[str]:
     """Every file there must be the one the manifest lists, as far as hashes and small files tell."""
     wrong = [f"{name}: missing" for name in record.files.keys() - published.there.keys()]
     for path, file in published.there.items():
-        if path == manifest.NAME or (path in _SERVERS_OWN and path not in record.files):
+        if path == manifest.NAME or (path in SERVERS_OWN and path not in record.files):
             continue
         if path not in record.files:
             wrong.append(f"{printable(path)}: not in the manifest")
@@ -155,7 +175,7 @@ def _against_reading(file: str, reading: Reading, record: manifest.Manifest) -> 
 
 
 def _against_base(
-    published: Published,
+    published: PublishedEdit,
     back: undo.Undo,
     readings: Mapping[str, Reading],
     shelf: Mapping[str, RemoteFile],
@@ -165,7 +185,7 @@ def _against_base(
     wrong = [
         f"{printable(name)}: a file of the base that is missing here"
         for name in shelf.keys() - back.files.keys()
-        if name not in _SERVERS_OWN and why(name, back.files.keys()) is None
+        if name not in SERVERS_OWN and why(name, back.files.keys()) is None
     ]
     for name, kept in back.files.items():
         at = kept.at or name
@@ -187,7 +207,7 @@ def _against_base(
     return wrong
 
 
-def _is_base_file(published: Published, at: str, reading: Reading | None, base: RemoteFile) -> bool:
+def _is_base_file(published: PublishedEdit, at: str, reading: Reading | None, base: RemoteFile) -> bool:
     there = published.there[at]
     if there.size != base.size:
         return False
@@ -207,10 +227,8 @@ def _base_listing(api: HfApi, named: Base, given: str | Path | None) -> dict[str
         name, _, revision = str(given).partition("@")
         return listing(api, name, revision or (named.revision if name == named.model else None))
     if named.model == BUNDLED:
-        from editkit.checkpoints.source import resolve
-
         return _local_listing(resolve(None, named.revision).directory)
-    if not is_hub_commit(named):
+    if _COMMIT.fullmatch(named.revision or "") is None:
         raise EditkitError(
             f"The edit's base is the local directory {printable(named.model)}: nobody else can ask for it. "
             "If you have that model, give its directory with --base."
@@ -223,3 +241,40 @@ def _local_listing(directory: Path) -> dict[str, RemoteFile]:
         name: RemoteFile(name, (directory / name).stat().st_size, "", digest_of(directory / name))
         for name in walk(directory)
     }
+
+
+def read_restored(pieces: Iterable[bytes], file: str, size: int, back: Undo) -> Reading:
+    """Read a file of ``size`` bytes that arrives in ``pieces``; ``back`` holds the slices that were removed from it."""
+    removed = [(runs_of(piece), _rows(back, piece)) for piece in back.slices if piece.tensor.file == file]
+    edited, restored = hashlib.sha256(), hashlib.sha256()
+    blob = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    start, zeroed, nonzero = 0, 0, None
+    for content in pieces:
+        edited.update(content)
+        window = np.frombuffer(content, np.uint8).copy()
+        for runs, rows in removed:
+            covered, wrong = _restore(window, start, runs, rows)
+            zeroed += covered
+            nonzero = wrong if nonzero is None else nonzero
+        restored.update(window.data)
+        blob.update(window.data)
+        start += len(content)
+    return Reading(edited.hexdigest(), restored.hexdigest(), blob.hexdigest(), zeroed, nonzero)
+
+
+def _rows(back: Undo, piece: Slice) -> np.ndarray:
+    """The removed bytes of a slice, uint8[count, length]."""
+    runs = runs_of(piece)
+    return np.frombuffer(b"".join(removed_runs(back, piece)), np.uint8).reshape(runs.count, runs.length)
+
+
+def _restore(window: np.ndarray, start: int, runs: Runs, rows: np.ndarray) -> tuple[int, int | None]:
+    """Fill what the runs cover of a window of the file; how many of its bytes were zero, and the first that was not."""
+    zeroed, nonzero = 0, None
+    for number, offset, share in shares(window, start, runs):
+        wrong = np.flatnonzero(share)
+        zeroed += len(share) - len(wrong)
+        if len(wrong) and nonzero is None:
+            nonzero = runs.first + number * runs.stride + offset + int(wrong[0])
+        share[:] = rows[number, offset : offset + len(share)]
+    return zeroed, nonzero

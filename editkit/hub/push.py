@@ -19,7 +19,7 @@ import editkit
 from editkit.checkpoints.files import printable
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
-from editkit.hub.changes import LocalFile, Operation, is_same, plan
+from editkit.hub.changes import LocalFile, Operation, is_same, needed
 from editkit.hub.preflight import Preflight, preflight
 from editkit.hub.release import Release, read_release
 from editkit.hub.remote import ask, connect, listing, read_bytes
@@ -55,8 +55,7 @@ def push(
     dry_run: bool = False,
     allow_unmet: bool = False,
     allow_gated: bool = False,
-    endpoint: str | None = None,
-    token: str | None = None,
+    api: HfApi | None = None,
 ) -> Pushed:
     """Publish ``out`` as ``repo``, private unless ``public``.
 
@@ -65,28 +64,18 @@ def push(
         dry_run: list every operation and its bytes, and change nothing anywhere.
         allow_unmet: publish although the verdict was not met; the published card, its manifest and the commit say so.
         allow_gated: publish openly although the base is gated or private.
-        endpoint, token: default to what huggingface_hub is set to.
+        api: the Hub to publish on; default: the one that huggingface_hub is set to, with the stored token.
 
     Raises:
         IntegrityError: when ``out`` is not what its manifest says, or what arrived is not what was sent.
         EditkitError: when anything is in the way; nothing was sent then.
     """
     release = read_release(out, allow_unmet=allow_unmet)
-    checked = preflight(
-        repo,
-        base=release.edit.base,
-        out=out,
-        public=public,
-        create_pr=create_pr,
-        allow_gated=allow_gated,
-        endpoint=endpoint,
-        token=token,
-    )
-    api = connect(endpoint, token)
-    base = release.edit.base
+    api, base = connect(api), release.edit.base
+    checked = preflight(repo, base=base, out=out, public=public, create_pr=create_pr, allow_gated=allow_gated, api=api)
     there = listing(api, checked.repo, checked.head) if checked.head else {}
     shelf = listing(api, base.model, base.revision) if checked.base_on_hub else {}
-    operations = plan(release.files.values(), there, shelf)
+    operations = needed(release.files.values(), there, shelf)
     pushed = Pushed(checked.repo, f"{api.endpoint}/{checked.repo}", checked.private, operations, notes=checked.notes)
     return pushed if dry_run else _send(api, release, checked, pushed, create_pr=create_pr)
 
@@ -199,9 +188,9 @@ def _compare(api: HfApi, repo: str, commit: str | None, files: Mapping[str, Loca
         path for path in files.keys() & there.keys() if not _arrived(api, repo, commit, files[path], there[path])
     )
     if absent or other:
-        found = [f"{printable(path)} is missing" for path in absent] + [f"{printable(path)} differs" for path in other]
+        lines = [f"{printable(path)} is missing" for path in absent] + [f"{printable(path)} differs" for path in other]
         raise IntegrityError(
-            f"{repo} at {commit}: not what was sent: {'; '.join(found)}. Do not use this commit; "
+            f"{repo} at {commit}: not what was sent: {'; '.join(lines)}. Do not use this commit; "
             "check for a .gitignore there that leaves files out, then push again."
         )
 

@@ -18,12 +18,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from editkit.checkpoints.files import digest_of, printable
+from editkit.checkpoints.files import printable
 from editkit.edit import Edit
 from editkit.errors import EditkitError
 from editkit.hub.changes import LocalFile
+from editkit.render import folder
 from editkit.render.inert import prose
 from editkit.writing import manifest
+from editkit.writing.verify import verify
 
 OVERRIDE = "editkit/override.json"
 
@@ -38,18 +40,17 @@ class Release:
 
 
 def read_release(out: Path, *, allow_unmet: bool = False) -> Release:
-    """Read and re-hash a finished checkpoint.
+    """Read a finished checkpoint: ``verify`` re-hashes its files, so the manifest's hashes are theirs.
 
     Raises:
         IntegrityError: when a file is not what the manifest says.
         EditkitError: when there is no evidence, or the verdict was not met and ``allow_unmet`` is False.
     """
-    from editkit.writing.verify import verify
-
     verify(out)
     edit = Edit.from_json(_text(out, "editkit/edit.json"), where="editkit/edit.json")
     record = manifest.read(out)
-    files = {path: _local(out, path) for path in (*record.files, manifest.NAME)}
+    files = {path: LocalFile(path, size, digest, out / path) for path, (digest, size) in record.files.items()}
+    files[manifest.NAME] = _made(manifest.NAME, (out / manifest.NAME).read_bytes())
     reasons = _unmet(out)
     if not reasons:
         return Release(edit, files)
@@ -94,23 +95,21 @@ def _with_override(
 
 def _rendered_with(out: Path, reasons: tuple[str, ...]) -> dict[str, bytes]:
     """Provenance, card and page of a measured removal, rendered again with the override recorded."""
-    from editkit.render import folder as outcome
-
-    found = outcome.read(out)
-    provenance = replace(found.provenance, override=" ".join(reasons))
-    card, page = outcome.texts(replace(found, provenance=provenance))
+    outcome = folder.read(out)
+    provenance = replace(outcome.provenance, override=" ".join(reasons))
+    card, page = folder.texts(replace(outcome, provenance=provenance))
     made = {"editkit/provenance.json": provenance.to_json(), "README.md": card, "editkit/report.html": page}
     return {path: text.encode() for path, text in made.items()}
 
 
 def _with_notice(card: str, reasons: tuple[str, ...]) -> str:
     """The card with a warning as the first thing under its front matter. Reasons are data: they stay plain text."""
-    match = re.match(r"\A---[ \t]*\r?\n.*?\n---[ \t]*\r?\n", card, re.DOTALL)
-    place = match.end() if match else 0
+    front = re.match(r"---[ \t]*\r?\n.*?\n---[ \t]*\r?\n", card, re.DOTALL)
+    end = front.end() if front else 0
     lines = ["**Published although its verdict was not met.** The reasons, as measured:", ""]
     lines += [f"- {prose(reason)}" for reason in reasons]
     notice = "\n".join(f"> {line}".rstrip() for line in ["[!WARNING]", *lines])
-    return f"{card[:place]}\n{notice}\n\n{card[place:].lstrip()}"
+    return f"{card[:end]}\n{notice}\n\n{card[end:].lstrip()}"
 
 
 def _text(out: Path, path: str) -> str:
@@ -118,10 +117,6 @@ def _text(out: Path, path: str) -> str:
         return (out / path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise EditkitError(f"{printable(str(out))}: {path} cannot be read: this is no finished checkpoint.") from error
-
-
-def _local(out: Path, path: str) -> LocalFile:
-    return LocalFile(path, (out / path).stat().st_size, digest_of(out / path), out / path)
 
 
 def _made(path: str, content: bytes) -> LocalFile:

@@ -1,6 +1,6 @@
 """The Hub as the rest of this folder sees it: one client, file listings, byte ranges, and errors a person can act on.
 
-    api = connect(endpoint=None, token=None)
+    api = connect()
     listing(api, "alice/no-swear", "main")["model.safetensors"]
     RemoteFile(path="model.safetensors", size=2471645608, blob="8d03...", sha256="1ea1...", copyable=True)
 
@@ -49,11 +49,12 @@ class RemoteFile:
     copyable: bool = False
 
 
-def connect(endpoint: str | None, token: str | None) -> HfApi:
-    """A client for ``endpoint`` (None: what huggingface_hub is set to) with ``token`` (None: the stored one)."""
+def connect(api: HfApi | None = None) -> HfApi:
+    """The client to use: ``api``, or the one that huggingface_hub is set to; with the stored token if it has none."""
     from huggingface_hub import HfApi, get_token
 
-    return HfApi(endpoint=endpoint, token=token or get_token() or False)
+    api = api or HfApi()
+    return HfApi(endpoint=api.endpoint, token=get_token() or False if api.token is None else api.token)
 
 
 def ask(api: HfApi, doing: str, call: Callable[[], Answer]) -> Answer:
@@ -149,7 +150,7 @@ def _explain(error: BaseException, api: HfApi) -> str:
     """What went wrong and what to do."""
     from huggingface_hub import errors as hub
 
-    told = " ".join(str(part) for part in (error, error.__cause__) if part)
+    told = " ".join(dict.fromkeys(str(part) for part in (error, error.__cause__) if part))
     status = getattr(getattr(error, "response", None), "status_code", None)
     if "xet-write-token" in told or "xet-read-token" in told:
         return NO_XET
@@ -172,7 +173,7 @@ def _explain(error: BaseException, api: HfApi) -> str:
     if isinstance(error, RuntimeError) or _is_unreached(error):
         return (
             f"the connection broke ({printable(clean(told, api.token))}). Run the same command again: "
-            "files that arrived whole are not sent again."
+            "what has arrived is kept."
         )
     return printable(clean(_server_message(error, api), api.token))
 

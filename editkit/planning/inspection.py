@@ -9,7 +9,6 @@ Inspection(name="meta-llama/Llama-3.2-1B-Instruct", architecture=<16 layers x 32
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
@@ -20,10 +19,9 @@ from typing import Any
 from editkit.checkpoints import architecture, config_fields, convert, headers
 from editkit.checkpoints.architecture import Architecture
 from editkit.checkpoints.config_fields import Fields
-from editkit.checkpoints.files import printable
 from editkit.checkpoints.headers import TensorInfo
-from editkit.checkpoints.source import BUNDLED, cached, here, is_bundled, weight_files
-from editkit.errors import EditkitError, Unreachable
+from editkit.checkpoints.source import BUNDLED, cached, here, hub_id, is_bundled, weight_files
+from editkit.errors import Unreachable
 from editkit.writing.export import lora
 from editkit.writing.slices import ZERO_IS_ZERO
 
@@ -108,7 +106,7 @@ def inspect(model: str | Path | None = None, *, revision: str | None = None) -> 
     directory = here(model)
     if directory is not None:
         return of_directory(directory, name=BUNDLED if is_bundled(model) else str(model))
-    return _of_repository(str(model).removeprefix("hf://"), revision)
+    return _of_repository(hub_id(model), revision)
 
 
 def of_directory(directory: Path, *, name: str, revision: str | None = None) -> Inspection:
@@ -144,15 +142,14 @@ def _of_repository(name: str, revision: str | None) -> Inspection:
     from editkit.hub.metadata import fetch
     from editkit.hub.remote import connect
 
-    if re.fullmatch(r"[\w.\-]{1,96}(/[\w.\-]{1,96})?", name, re.ASCII) is None or ".." in name:
-        raise EditkitError(f"{printable(name)}: no such directory, and not a Hub id like owner/name.")
     with tempfile.TemporaryDirectory() as folder:
         try:
-            commit = fetch(connect(None, None), name, revision, Path(folder))
-        except Unreachable:
+            commit = fetch(connect(), name, revision, Path(folder))
+        except Unreachable as error:
             snapshot = cached(name, revision)
             if snapshot is None:
-                raise
+                reason = str(error).removeprefix(f"{name}: ")
+                raise Unreachable(f"{name}: no such directory here, and as a Hub id: {reason}") from error
             return of_directory(snapshot, name=name, revision=snapshot.name)
         return of_directory(Path(folder), name=name, revision=commit)
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from editkit.checkpoints.files import digest_of, digests_of, inside, is_relative_name, printable, walk
-from editkit.checkpoints.unshipped import DESKTOP
+from editkit.checkpoints.unshipped import DESKTOP, SERVERS_OWN
 from editkit.edit import Base
 from editkit.errors import IntegrityError
 
@@ -32,7 +32,7 @@ FORMAT = 1
 NAME = "editkit/manifest.json"
 _EMPTY = "0" * 64
 _PACKAGES = ("editkit", "torch", "transformers", "safetensors", "numpy", "huggingface_hub", "peft")
-_TOLERATED = (".gitattributes", ".git", ".cache")
+_TOLERATED = (*SERVERS_OWN, ".git", ".cache")
 """What a download from the Hub or a clone adds beside the files."""
 
 

@@ -64,7 +64,7 @@ class Server:
         """Bytes of each large file that arrived whole."""
         return [row["received"] for row in self.requests() if row["method"] == "PUT" and row["status"] == 200]
 
-    def api(self, token: str | bool = ALICE) -> Any:
+    def api(self, token: str | bool | None = ALICE) -> Any:
         from huggingface_hub import HfApi
 
         return HfApi(endpoint=self.endpoint, token=token)

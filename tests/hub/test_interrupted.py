@@ -53,9 +53,9 @@ def test_an_upload_resumes_after_server_and_client_were_killed(hub: Server, tmp_
     assert not {"config.json", MANIFEST} & set(hub.api().list_repo_files("alice/x")), (
         "nothing may show before the commit"
     )
-    push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+    push(out, "alice/x", api=hub.api())
     assert sum(hub.uploads()) == total, "what arrived whole must not be sent again"
-    assert pull_verify("alice/x", base=base, endpoint=hub.endpoint, token=ALICE).units == UNITS
+    assert pull_verify("alice/x", base=base, api=hub.api()).units == UNITS
 
 
 def test_a_client_outlives_a_server_that_comes_back(hub: Server, tmp_path: Path, base: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_client_outlives_a_server_that_comes_back(hub: Server, tmp_path: Path,
     hub.process.wait(timeout=300)
     hub.start()
     assert client.wait(timeout=300) == 0
-    assert pull_verify("alice/x", base=base, endpoint=hub.endpoint, token=ALICE).units == UNITS
+    assert pull_verify("alice/x", base=base, api=hub.api()).units == UNITS
 
 
 class Trap(logging.Handler):
@@ -90,8 +90,8 @@ def test_the_token_reaches_no_log_no_error_no_file(
     root.setLevel(logging.DEBUG)
     told = io.StringIO()
     try:
-        push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
-        pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE)
+        push(out, "alice/x", api=hub.api())
+        pull_verify("alice/x", api=hub.api())
         for attempt in failures(hub, out, tmp_path, base):
             with pytest.raises(EditkitError) as caught:
                 attempt()
@@ -116,9 +116,9 @@ def test_the_token_reaches_no_log_no_error_no_file(
 
 def failures(hub: Server, out: Path, tmp_path: Path, base: Path) -> Iterator[Any]:
     """Calls that fail in every way a server can refuse."""
-    ask: dict[str, Any] = {"endpoint": hub.endpoint, "token": ALICE}
+    ask: dict[str, Any] = {"api": hub.api()}
     yield lambda: preflight("bob/x", base=None, **ask)
-    yield lambda: preflight("alice/x", base=None, endpoint=hub.endpoint, token=ALICE + "wrong")
+    yield lambda: preflight("alice/x", base=None, api=hub.api(ALICE + "wrong"))
     yield lambda: push(out, "alice/x", public=True, **ask)
     yield lambda: pull_verify("alice/none", **ask)
     yield lambda: pull_verify("alice/x", revision="none", **ask)
@@ -130,4 +130,6 @@ def failures(hub: Server, out: Path, tmp_path: Path, base: Path) -> Iterator[Any
         card=CARD.replace("apache-2.0", "apache2"),
     )
     yield lambda: push(broken, "alice/y", **ask)
-    yield lambda: preflight("alice/x", base=None, endpoint="http://127.0.0.1:9", token=ALICE)
+    from huggingface_hub import HfApi
+
+    yield lambda: preflight("alice/x", base=None, api=HfApi(endpoint="http://127.0.0.1:9", token=ALICE))

@@ -21,7 +21,7 @@ from tests.hub.running import (
 
 
 def test_preflight_of_a_new_repository(hub: Server, named: Base, out: Path) -> None:
-    found = preflight("no-swear", base=named, out=out, endpoint=hub.endpoint, token=ALICE)
+    found = preflight("no-swear", base=named, out=out, api=hub.api())
     assert (found.repo, found.user, found.exists, found.private) == ("alice/no-swear", "alice", False, True)
     assert (found.base_on_hub, found.license, found.gated) == (True, "apache-2.0", False)
     assert found.bytes == sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
@@ -36,10 +36,10 @@ def test_a_licence_that_is_not_known_here_is_carried_by_its_name(hub: Server, ba
         card = CARD.replace("license: apache-2.0", f"license: other\nlicense_name: {name}")
         out = finish(tmp_path / f"out{number}", licensed, named, card=card)
         if allowed:
-            assert preflight("no-swear", base=named, out=out, endpoint=hub.endpoint, token=ALICE).license == "unknown"
+            assert preflight("no-swear", base=named, out=out, api=hub.api()).license == "unknown"
             continue
         with pytest.raises(EditkitError, match="says licence other, the base is under unknown"):
-            preflight("no-swear", base=named, out=out, endpoint=hub.endpoint, token=ALICE)
+            preflight("no-swear", base=named, out=out, api=hub.api())
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_licence_that_is_not_known_here_is_carried_by_its_name(hub: Server, ba
 )
 def test_names_the_hub_would_refuse_are_refused_first(hub: Server, name: str) -> None:
     with pytest.raises(UsageError, match="no repository name") as caught:
-        preflight(name, base=None, endpoint=hub.endpoint, token=ALICE)
+        preflight(name, base=None, api=hub.api())
     assert "\x1b" not in str(caught.value)
 
 
@@ -79,25 +79,25 @@ def test_names_the_hub_would_refuse_are_refused_first(hub: Server, name: str) ->
 )
 def test_who_may_not_write_is_told_so(hub: Server, named: Base, token: str | None, repo: str, message: str) -> None:
     with pytest.raises(EditkitError, match=message):
-        preflight(repo, base=named, public=True, endpoint=hub.endpoint, token=token)
+        preflight(repo, base=named, public=True, api=hub.api(token))
 
 
 def test_a_pull_request_needs_a_repository(hub: Server, named: Base) -> None:
     with pytest.raises(EditkitError, match="nothing to open a pull request on"):
-        preflight("alice/none", base=named, create_pr=True, endpoint=hub.endpoint, token=ALICE)
+        preflight("alice/none", base=named, create_pr=True, api=hub.api())
 
 
 def test_other_peoples_files_are_not_replaced(hub: Server, named: Base) -> None:
     with pytest.raises(EditkitError, match="files that editkit did not put there"):
-        preflight("team/base", base=named, public=True, endpoint=hub.endpoint, token=ALICE)
+        preflight("team/base", base=named, public=True, api=hub.api())
 
 
 @pytest.mark.parametrize("exists_private", [True, False])
 def test_visibility_never_comes_as_a_surprise(hub: Server, named: Base, exists_private: bool) -> None:
     hub.api().create_repo("alice/x", private=exists_private)
     with pytest.raises(EditkitError, match="exists and is"):
-        preflight("alice/x", base=named, public=exists_private, endpoint=hub.endpoint, token=ALICE)
-    found = preflight("alice/x", base=named, public=not exists_private, endpoint=hub.endpoint, token=ALICE)
+        preflight("alice/x", base=named, public=exists_private, api=hub.api())
+    found = preflight("alice/x", base=named, public=not exists_private, api=hub.api())
     assert found.exists and found.private is exists_private
 
 
@@ -106,7 +106,7 @@ def test_a_restricted_base_is_not_given_away(hub: Server, base: Path, restrictio
     named = publish_base(hub, base, private=restriction == "private")
     if restriction == "gated":
         hub.api().update_repo_settings("team/base", gated="auto")
-    ask = {"base": named, "endpoint": hub.endpoint, "token": ALICE}
+    ask = {"base": named, "api": hub.api()}
     with pytest.raises(EditkitError, match=f"team/base is {restriction}"):
         preflight("alice/x", public=True, **ask)
     assert preflight("alice/x", public=True, allow_gated=True, **ask).gated
@@ -116,8 +116,8 @@ def test_a_restricted_base_is_not_given_away(hub: Server, base: Path, restrictio
 def test_the_bases_licence_and_notices_travel(hub: Server, tmp_path: Path, base: Path, named: Base) -> None:
     other = finish(tmp_path / "mit", base, named, card=CARD.replace("apache-2.0", "mit"))
     with pytest.raises(EditkitError, match="says licence mit, the base is under apache-2.0"):
-        preflight("alice/x", base=named, out=other, endpoint=hub.endpoint, token=ALICE)
+        preflight("alice/x", base=named, out=other, api=hub.api())
     bare = finish(tmp_path / "bare", base, named)
     (bare / "LICENSE").unlink()
     with pytest.raises(EditkitError, match="LICENSE of team/base is missing"):
-        preflight("alice/x", base=named, out=bare, endpoint=hub.endpoint, token=ALICE)
+        preflight("alice/x", base=named, out=bare, api=hub.api())

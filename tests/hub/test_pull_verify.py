@@ -16,7 +16,6 @@ from editkit.hub import pull_verify, push
 from editkit.writing.manifest import NAME as MANIFEST
 from tests.hub.checkpoint import CARD, UNITS, finish
 from tests.hub.running import (
-    ALICE,
     BOB,
     Server,
     corrupt,
@@ -28,9 +27,9 @@ from tests.hub.running import (
 
 
 def test_a_stranger_can_check_a_public_edit(hub: Server, out: Path) -> None:
-    push(out, "alice/x", public=True, endpoint=hub.endpoint, token=ALICE)
+    push(out, "alice/x", public=True, api=hub.api())
     seen = len(hub.requests())
-    checked = pull_verify("alice/x", endpoint=hub.endpoint, token=BOB)
+    checked = pull_verify("alice/x", api=hub.api(BOB))
     assert checked.units == UNITS
     edited = [row["file"] for row in json.loads((out / MANIFEST).read_text())["edited"]]
     fetched = {row["path"].rpartition("/")[2] for row in hub.requests()[seen:] if "/resolve/" in row["path"]}
@@ -45,7 +44,7 @@ def test_a_stranger_can_check_a_public_edit(hub: Server, out: Path) -> None:
 @pytest.mark.parametrize("where", ["edited slice", "edited shard", "undo"])
 def test_tampering_on_the_server_is_found(hub: Server, out: Path, where: str) -> None:
     """Stored bytes change behind the server's back: its listings still tell the old hashes."""
-    push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+    push(out, "alice/x", api=hub.api())
     record = json.loads((out / MANIFEST).read_text())
     file = "editkit/undo.safetensors" if where == "undo" else record["edited"][0]["file"]
     from editkit.checkpoints.headers import read
@@ -58,7 +57,7 @@ def test_tampering_on_the_server_is_found(hub: Server, out: Path, where: str) ->
         "is not zero" if where == "edited slice" else f"{file}: (its bytes are not those|not the file) of the manifest"
     )
     with pytest.raises(IntegrityError, match=expected):
-        pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE)
+        pull_verify("alice/x", api=hub.api())
 
 
 def test_a_publisher_who_rewrites_the_manifest_is_found(hub: Server, tmp_path: Path, base: Path, named: Base) -> None:
@@ -97,9 +96,9 @@ def test_a_publisher_who_rewrites_the_manifest_is_found(hub: Server, tmp_path: P
         rewrite_manifest(out)
         publish_anyway(hub, out, f"alice/x{number}")
         with pytest.raises(IntegrityError, match=expected.replace(".", r"\.")):
-            pull_verify(f"alice/x{number}", endpoint=hub.endpoint, token=ALICE)
+            pull_verify(f"alice/x{number}", api=hub.api())
     publish_anyway(hub, honest, "alice/honest")
-    assert pull_verify("alice/honest", endpoint=hub.endpoint, token=ALICE).units == UNITS
+    assert pull_verify("alice/honest", api=hub.api()).units == UNITS
 
 
 def test_a_file_of_the_base_left_out_in_silence_is_found(hub: Server, tmp_path: Path, base: Path, named: Base) -> None:
@@ -109,10 +108,10 @@ def test_a_file_of_the_base_left_out_in_silence_is_found(hub: Server, tmp_path: 
     hub.api().upload_file(repo_id="team/base", path_or_fileobj=b"{{ x }}", path_in_repo="chat_template.jinja")
     more = hub.api().model_info("team/base").sha
     publish_anyway(hub, finish(tmp_path / "fine", base, Base("team/base", fine)), "alice/fine")
-    assert pull_verify("alice/fine", endpoint=hub.endpoint, token=ALICE).units == UNITS
+    assert pull_verify("alice/fine", api=hub.api()).units == UNITS
     publish_anyway(hub, finish(tmp_path / "more", base, Base("team/base", more)), "alice/more")
     with pytest.raises(IntegrityError, match="chat_template.jinja: a file of the base that is missing here"):
-        pull_verify("alice/more", endpoint=hub.endpoint, token=ALICE)
+        pull_verify("alice/more", api=hub.api())
 
 
 def test_a_stale_index_of_the_base_may_stay_behind(hub: Server, tmp_path: Path, base: Path) -> None:
@@ -125,7 +124,7 @@ def test_a_stale_index_of_the_base_may_stay_behind(hub: Server, tmp_path: Path, 
     out = finish(tmp_path / "out", whole, publish_base(hub, whole))
     assert not (out / index.name).exists()
     publish_anyway(hub, out, "alice/x")
-    assert pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE).units == UNITS
+    assert pull_verify("alice/x", api=hub.api()).units == UNITS
 
 
 def test_fewer_or_other_units_than_stated_are_found(hub: Server, out: Path) -> None:
@@ -134,12 +133,12 @@ def test_fewer_or_other_units_than_stated_are_found(hub: Server, out: Path) -> N
     rewrite_manifest(out)
     publish_anyway(hub, out, "alice/x")
     with pytest.raises(IntegrityError, match="undo file does not hold the slices of L1H0, L2H2"):
-        pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE)
+        pull_verify("alice/x", api=hub.api())
 
 
 def test_what_is_no_edit_is_told_so(hub: Server, named: Base) -> None:
     with pytest.raises(IntegrityError, match="not a published edit"):
-        pull_verify("team/base", endpoint=hub.endpoint, token=ALICE)
+        pull_verify("team/base", api=hub.api())
 
 
 def test_an_undo_file_that_lies_is_found(hub: Server, out: Path) -> None:
@@ -149,7 +148,7 @@ def test_an_undo_file_that_lies_is_found(hub: Server, out: Path) -> None:
     rewrite_manifest(out)
     publish_anyway(hub, out, "alice/x")
     with pytest.raises(IntegrityError, match="in more than the removed slices"):
-        pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE)
+        pull_verify("alice/x", api=hub.api())
 
 
 def test_awkward_file_names_survive_and_hostile_ones_are_refused(hub: Server, tmp_path: Path, base: Path) -> None:
@@ -159,11 +158,11 @@ def test_awkward_file_names_survive_and_hostile_ones_are_refused(hub: Server, tm
         (tmp_path / "base" / name).write_text(name)
     named = publish_base(hub, tmp_path / "base")
     out = finish(tmp_path / "out", tmp_path / "base", named)
-    push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
-    assert pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE).unchanged >= 9
+    push(out, "alice/x", api=hub.api())
+    assert pull_verify("alice/x", api=hub.api()).unchanged >= 9
     hub.api().upload_file(repo_id="alice/x", path_or_fileobj=b"x", path_in_repo="evil\u202egpj.py")
     with pytest.raises(IntegrityError, match="is no name of a file") as caught:
-        pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE)
+        pull_verify("alice/x", api=hub.api())
     assert "\u202e" not in str(caught.value)
 
 
@@ -178,10 +177,10 @@ def test_an_adapter_is_pushed_too_and_pull_verify_says_what_to_do(
     lora.write(Edit(named, parse_all("L1H2")), Source(base, named), tmp_path / "lora")
     (tmp_path / "lora/README.md").write_text(CARD)
     rewrite_manifest(tmp_path / "lora")
-    pushed = push(tmp_path / "lora", "alice/x", allow_unmet=True, endpoint=hub.endpoint, token=ALICE)
+    pushed = push(tmp_path / "lora", "alice/x", allow_unmet=True, api=hub.api())
     assert "adapter_model.safetensors" in {operation.path for operation in pushed.operations}
     with pytest.raises(EditkitError, match="is a lora, not a whole checkpoint"):
-        pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE)
+        pull_verify("alice/x", api=hub.api())
 
 
 def test_an_output_is_compared_with_the_commit_it_was_made_from(hub: Server, base: Path, tmp_path: Path) -> None:

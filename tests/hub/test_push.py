@@ -20,7 +20,6 @@ from editkit.writing.manifest import NAME as MANIFEST
 from editkit.writing.verify import verify
 from tests.hub.checkpoint import CARD, REASON, UNITS, finish
 from tests.hub.running import (
-    ALICE,
     BOB,
     ROOT,
     Server,
@@ -32,14 +31,14 @@ from tests.made_evidence import evidence
 
 
 def test_the_round_trip(hub: Server, out: Path, tmp_path: Path) -> None:
-    pushed = push(out, "alice/no-swear", endpoint=hub.endpoint, token=ALICE)
+    pushed = push(out, "alice/no-swear", api=hub.api())
     there = {
         file.path: file for file in hub.api().list_repo_tree("alice/no-swear", recursive=True, revision=pushed.commit)
     }
     assert pushed.private and hub.api().model_info("alice/no-swear").private
     for path in (path for path in out.rglob("*") if path.is_file()):
         assert there[path.relative_to(out).as_posix()].size == path.stat().st_size
-    checked = pull_verify("alice/no-swear", endpoint=hub.endpoint, token=ALICE)
+    checked = pull_verify("alice/no-swear", api=hub.api())
     assert checked.units == UNITS and checked.commit == pushed.commit
     assert checked.zeroed == 2 * 64 * 16 * 4 and checked.unchanged >= 6
     got = load_elsewhere(hub, tmp_path, "alice/no-swear")
@@ -49,7 +48,7 @@ def test_the_round_trip(hub: Server, out: Path, tmp_path: Path) -> None:
 
 def test_unchanged_shards_are_copied_on_the_server(hub: Server, out: Path) -> None:
     before = len(hub.uploads())
-    pushed = push(out, "alice/no-swear", endpoint=hub.endpoint, token=ALICE)
+    pushed = push(out, "alice/no-swear", api=hub.api())
     edited = {row["file"] for row in json.loads((out / MANIFEST).read_text())["edited"]}
     shards = {path.name for path in out.glob("*.safetensors")}
     kinds = {operation.path: operation.kind for operation in pushed.operations}
@@ -63,9 +62,9 @@ def test_unchanged_shards_are_copied_on_the_server(hub: Server, out: Path) -> No
 def test_a_server_that_cannot_copy_gets_uploads(hub: Server, out: Path) -> None:
     assert hub.thread is not None
     hub.thread.copies = False
-    pushed = push(out, "alice/no-swear", endpoint=hub.endpoint, token=ALICE)
+    pushed = push(out, "alice/no-swear", api=hub.api())
     assert pushed.bytes("copy") == 0 and any("could not copy" in note for note in pushed.notes)
-    assert pull_verify("alice/no-swear", endpoint=hub.endpoint, token=ALICE).units == UNITS
+    assert pull_verify("alice/no-swear", api=hub.api()).units == UNITS
 
 
 def test_a_base_from_elsewhere_is_uploaded_whole(hub: Server, tmp_path: Path, base: Path) -> None:
@@ -73,35 +72,35 @@ def test_a_base_from_elsewhere_is_uploaded_whole(hub: Server, tmp_path: Path, ba
 
     local = resolve(base).base
     out = finish(tmp_path / "out", base, local)
-    pushed = push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+    pushed = push(out, "alice/x", api=hub.api())
     assert pushed.bytes("copy") == 0 and any("not on this server" in note for note in pushed.notes)
     with pytest.raises(EditkitError, match="--base"):
-        pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE)
-    assert pull_verify("alice/x", base=base, endpoint=hub.endpoint, token=ALICE).units == UNITS
+        pull_verify("alice/x", api=hub.api())
+    assert pull_verify("alice/x", base=base, api=hub.api()).units == UNITS
 
 
 def test_pushing_again_sends_nothing_and_a_changed_edit_replaces_the_old(
     hub: Server, out: Path, tmp_path: Path, base: Path, named: Base
 ) -> None:
-    first = push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
-    again = push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+    first = push(out, "alice/x", api=hub.api())
+    again = push(out, "alice/x", api=hub.api())
     assert again.commit == first.commit and {operation.kind for operation in again.operations} == {"keep"}
     leaner = finish(tmp_path / "leaner", base, named, report=True, card=CARD + "\nAgain.\n")
     (leaner / "editkit/report.html").unlink()
     rewrite_manifest(leaner)
-    third = push(leaner, "alice/x", endpoint=hub.endpoint, token=ALICE)
+    third = push(leaner, "alice/x", api=hub.api())
     kinds = {operation.path: operation.kind for operation in third.operations if operation.kind != "keep"}
     assert kinds == {"README.md": "upload", MANIFEST: "upload", "editkit/report.html": "delete"}
-    assert pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE).units == UNITS
+    assert pull_verify("alice/x", api=hub.api()).units == UNITS
 
 
 def test_a_dry_run_lists_everything_and_touches_nothing(hub: Server, out: Path) -> None:
     before = snapshot(hub.data)
     seen = len(hub.requests())
-    dry = push(out, "alice/x", dry_run=True, endpoint=hub.endpoint, token=ALICE)
+    dry = push(out, "alice/x", dry_run=True, api=hub.api())
     assert snapshot(hub.data) == before and dry.commit is None
     assert {row["method"] for row in hub.requests()[seen:]} <= {"GET", "HEAD"}
-    pushed = push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+    pushed = push(out, "alice/x", api=hub.api())
     assert pushed.operations == dry.operations
     files = {path.relative_to(out).as_posix(): path.stat().st_size for path in out.rglob("*") if path.is_file()}
     assert {operation.path: operation.bytes for operation in dry.operations} == files
@@ -110,17 +109,17 @@ def test_a_dry_run_lists_everything_and_touches_nothing(hub: Server, out: Path) 
 def test_a_pull_request_proposes_and_changes_nothing(hub: Server, out: Path) -> None:
     hub.api().create_repo("alice/x", private=False)
     head = hub.api().model_info("alice/x").sha
-    pushed = push(out, "alice/x", create_pr=True, endpoint=hub.endpoint, token=BOB)
+    pushed = push(out, "alice/x", create_pr=True, api=hub.api(BOB))
     assert pushed.pull_request is not None and pushed.pull_request.endswith("/alice/x/discussions/1")
     assert hub.api().model_info("alice/x").sha == head
-    assert pull_verify("alice/x", revision="refs/pr/1", endpoint=hub.endpoint, token=BOB).units == UNITS
+    assert pull_verify("alice/x", revision="refs/pr/1", api=hub.api(BOB)).units == UNITS
 
 
 def test_a_changed_file_is_never_pushed(hub: Server, out: Path) -> None:
     with (out / "config.json").open("a") as file:
         file.write(" ")
     with pytest.raises(IntegrityError, match="config.json"):
-        push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+        push(out, "alice/x", api=hub.api())
     assert not hub.data.joinpath("repos/alice").exists()
 
 
@@ -131,9 +130,9 @@ def test_an_unmet_verdict_is_published_only_on_purpose_and_says_so(
     out = finish(tmp_path / "out", base, named, met=False, report=report)
     files = snapshot(out)
     with pytest.raises(EditkitError, match="--allow-unmet"):
-        push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+        push(out, "alice/x", api=hub.api())
     assert not hub.data.joinpath("repos/alice").exists()
-    pushed = push(out, "alice/x", allow_unmet=True, endpoint=hub.endpoint, token=ALICE)
+    pushed = push(out, "alice/x", allow_unmet=True, api=hub.api())
     assert snapshot(out) == files
     got = Path(hub.api().snapshot_download("alice/x", local_dir=tmp_path / "got"))
     card = (got / "README.md").read_text()
@@ -144,7 +143,7 @@ def test_an_unmet_verdict_is_published_only_on_purpose_and_says_so(
     if report:
         assert REASON in json.loads((got / "editkit/override.json").read_text())["reasons"]
     verify(got)
-    assert pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE).units == UNITS
+    assert pull_verify("alice/x", api=hub.api()).units == UNITS
 
 
 def test_an_override_is_on_the_card_and_the_page_of_a_measured_removal(
@@ -155,11 +154,11 @@ def test_an_override_is_on_the_card_and_the_page_of_a_measured_removal(
     outcome.write(out, found)
     rewrite_manifest(out)
     files = snapshot(out)
-    push(out, "alice/x", allow_unmet=True, endpoint=hub.endpoint, token=ALICE)
+    push(out, "alice/x", allow_unmet=True, api=hub.api())
     assert snapshot(out) == files
     got = Path(hub.api().snapshot_download("alice/x", local_dir=tmp_path / "got"))
     verify(got)
-    assert pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE).units == UNITS
+    assert pull_verify("alice/x", api=hub.api()).units == UNITS
     again = outcome.read(got)
     assert again.provenance.override and found.report.verdict.reasons[0] in again.provenance.override
     for name in ("README.md", "editkit/report.html"):
@@ -179,15 +178,15 @@ def measured(out: Path, status: str) -> outcome.Outcome:
 
 def test_a_commit_in_between_is_noticed(hub: Server, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.api().create_repo("alice/x", private=True)
-    real = sys.modules["editkit.hub.push"].plan
+    real = sys.modules["editkit.hub.push"].needed
 
     def meanwhile(*args: Any) -> Any:
         hub.api().upload_file(repo_id="alice/x", path_or_fileobj=b"hello", path_in_repo="theirs.txt")
         return real(*args)
 
-    monkeypatch.setattr(sys.modules["editkit.hub.push"], "plan", meanwhile)
+    monkeypatch.setattr(sys.modules["editkit.hub.push"], "needed", meanwhile)
     with pytest.raises(EditkitError, match="somebody committed meanwhile"):
-        push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+        push(out, "alice/x", api=hub.api())
     assert "config.json" not in hub.api().list_repo_files("alice/x")
 
 
@@ -195,14 +194,14 @@ def test_a_gitignore_that_leaves_files_out_is_noticed(hub: Server, out: Path) ->
     hub.api().create_repo("alice/x", private=True)
     hub.api().upload_file(repo_id="alice/x", path_or_fileobj=b"*.html\n", path_in_repo=".gitignore")
     with pytest.raises(IntegrityError, match="report.html is missing.*gitignore"):
-        push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+        push(out, "alice/x", api=hub.api())
 
 
 def test_a_card_the_hub_refuses_stops_before_any_upload(hub: Server, tmp_path: Path, base: Path, named: Base) -> None:
     broken = finish(tmp_path / "out", base, named, card=CARD.replace("team/base", "/home/me/base"))
     before = len(hub.uploads())
     with pytest.raises(EditkitError, match="Invalid metadata in README.md.*/home/me/base"):
-        push(broken, "alice/x", endpoint=hub.endpoint, token=ALICE)
+        push(broken, "alice/x", api=hub.api())
     assert len(hub.uploads()) == before
 
 
@@ -222,7 +221,7 @@ def test_without_xet_the_remedy_is_named(hub: Server, out: Path, monkeypatch: py
 
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
     with pytest.raises(EditkitError, match="HF_HUB_DISABLE_XET=1"):
-        push(out, "alice/x", endpoint=hub.endpoint, token=ALICE)
+        push(out, "alice/x", api=hub.api())
 
 
 LOAD = """

@@ -14,7 +14,6 @@ from editkit import api
 from editkit.cli import main
 from editkit.edit import Base
 from editkit.hub import pull_verify
-from editkit.hub.remote import connect
 from editkit.render import folder as outcome
 from tests.hub.checkpoint import UNITS, finish
 from tests.hub.running import ALICE, READER, Server, rewrite_manifest
@@ -42,7 +41,7 @@ def run(hub: Server, tmp_path: Path, base: Path, named: Base, monkeypatch: pytes
     def call(*options: str, token: str = ALICE) -> tuple[Result, list[Path]]:
         for user in ("preflight", "push"):
             here = sys.modules[f"editkit.hub.{user}"]
-            monkeypatch.setattr(here, "connect", lambda *_: connect(hub.endpoint, token))
+            monkeypatch.setattr(here, "connect", lambda *_: hub.api(token))
         command = ["remove-capability", "swear", "--out", "out", "--push", "alice/x", *options]
         return CliRunner().invoke(main, command), reached
 
@@ -62,7 +61,7 @@ def test_what_the_hub_says_comes_first_and_what_was_sent_last(run: Any, hub: Ser
     assert "organism is not on this server" in " ".join(result.stderr.split()) and "bytes" in result.stderr
     met, sent = result.stdout.index("Criteria met"), result.stdout.index(f"{hub.endpoint}/alice/x")
     assert met < sent and "compared with the manifest" in " ".join(result.stdout.split())
-    assert pull_verify("alice/x", endpoint=hub.endpoint, token=ALICE).units == UNITS
+    assert pull_verify("alice/x", api=hub.api()).units == UNITS
 
 
 def test_a_dry_run_asks_the_hub_and_changes_nothing(run: Any, hub: Server, tmp_path: Path) -> None:
