@@ -11,7 +11,7 @@ The rule (partial conjunction over m >= 4 tasks, r = ceil(.75 m) of them):
 The second line is on the r-th strongest drop, not on the mean: a head that is everything to two tasks and nothing to
 the others is shared, not universal.
 
-A *format head* (``formats``) is told apart where a task asks by letter what another asks as text.
+A *format head* (``format_heads``) is told apart where a task asks by letter what another asks as text.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 from editkit.errors import EditkitError
-from editkit.evidence.localization import Measure
 from editkit.localizers.flip_test import uncorrected
 from editkit.localizers.format_heads import Pairs, carry_format, only_letters
-from editkit.localizers.search import Search
+from editkit.localizers.knockouts import Search
+from editkit.localizers.protocol import Measure
 from editkit.units import Unit
 
 TASKS = 4
@@ -125,7 +125,7 @@ def universal(
     screening[np.unique(pairs).astype(int)] = LETTERS
     deciding = int(np.clip(DECIDING / len(tasks), 12, 20)) if examples is None else examples
     searches = [
-        Search(_Few(measures[task], few + deciding), columns) for task, few in zip(tasks, screening, strict=True)
+        Search.of(_Few(measures[task], few + deciding), columns) for task, few in zip(tasks, screening, strict=True)
     ]
     sequences = [
         np.split(rng.permutation(search.examples), [few]) for search, few in zip(searches, screening, strict=True)
@@ -181,11 +181,9 @@ def _candidates(
     heads = searches[0].candidates
     size = int(np.clip(heads // 16, 1, GROUP))
     groups = np.array_split(rng.permutation(heads), -(-heads // size))
-    masks = np.zeros((len(groups), heads), dtype=bool)
-    for mask, group in zip(masks, groups, strict=True):
-        mask[group] = True
     kept = max(6, len(groups) // 16)
-    some = np.concatenate([groups[index] for index in _worst(_drops(searches, masks, few), pairs, kept)])
+    together = _drops(searches, searches[0].masks(groups), few)
+    some = np.concatenate([groups[index] for index in _worst(together, pairs, kept)])
     alone = _drops(searches, np.eye(heads, dtype=bool)[some], few)
     typical = float(np.median(np.abs(np.sort(alone, axis=1)[:, -_needed(len(searches))])))
     return some[_worst(alone, pairs, max(6, heads // 64))], typical

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from editkit.checkpoints.architecture import Architecture
-from editkit.evidence.localization import Measure
+from editkit.localizers.protocol import Measure
 from editkit.units import Head
 
 SETS, EXAMPLES = 19, 10
