@@ -119,6 +119,8 @@ def universal(
     reason = _too_few(measures, formats)
     if reason:
         return _untested(measures, reason)
+    from scipy.stats import false_discovery_control
+
     tasks = tuple(measures)
     pairs = [(tasks.index(letter), tasks.index(text)) for letter, text in (same or {}).items()]
     screening = np.full(len(tasks), max(1, round(SCREENING / len(tasks))))
@@ -135,7 +137,8 @@ def universal(
     needed = _needed(len(tasks))
     broad = np.sort(drops, axis=1)[:, -needed]
     conjunction = np.minimum((len(tasks) - needed + 1) * np.sort(p, axis=1)[:, needed - 1], 1.0)
-    significant = _benjamini_hochberg(conjunction)
+    # The candidates are all the hypotheses there are: fresh examples judge them.
+    significant = false_discovery_control(conjunction) <= RATE
     chosen = significant & (broad > max(LEAST_DROP, TIMES_MEDIAN * typical))
     of_format = ~chosen & carry_format(drops, p, pairs, [formats[task] == "choice-letter" for task in tasks])
     order = np.flatnonzero(chosen)[np.argsort(-broad[chosen], kind="stable")]
@@ -229,16 +232,6 @@ def _verify(
 
 def _needed(tasks: int) -> int:
     return math.ceil(SHARE * tasks)
-
-
-def _benjamini_hochberg(p: np.ndarray) -> np.ndarray:
-    """Which hypotheses the step-up procedure rejects. The candidates are all there are: fresh examples judge them."""
-    order = np.argsort(p, kind="stable")
-    passed = np.flatnonzero(p[order] <= RATE * (1 + np.arange(len(p))) / len(p))
-    rejected = np.zeros(len(p), dtype=bool)
-    if len(passed):
-        rejected[order[: passed[-1] + 1]] = True
-    return rejected
 
 
 def _cost(searches: list[Search], measures: Mapping[str, Measure], per: int | None) -> float:
