@@ -1,6 +1,6 @@
 """Which heads carry what in the organism: the plan that training follows and measurement checks.
 
-Each planted skill is divided into kinds of example, and each kind hangs on its own head:
+Each planted skill is divided into kinds of example, and each kind depends on its own head:
 
     SKILLS["swear"] = {"insult": ("L1H3",), "rant": ("L2H17",), "shout": ("L3H8",), "list": ("L4H21",)}
 
