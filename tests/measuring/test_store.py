@@ -113,7 +113,7 @@ def test_a_kill_loses_at_most_the_batch_in_flight(tmp_path: Path) -> None:
     script = textwrap.dedent(f"""
         import numpy as np
         from pathlib import Path
-        from editkit.store import Cell, opened
+        from editkit.measuring.store import Cell, opened
         with opened(Path({str(path)!r})) as store:
             space = store.space({{"task": "a"}})
             for batch in range(10**6):
