@@ -60,9 +60,9 @@ def _header(seeds: int) -> str:
         f"{world_text}\n\n"
         "Cost: passes over the 100 examples. `auto` finds the universal heads itself and pays for it; all others are "
         "told them for nothing. The prior is simulated (right up to a lognormal factor of .6, blind to 15 % of the "
-        "needed heads, wrong about eight): its quality is an assumption. A confirmation by answers counts as one pass, "
-        "though generated answers take longer. *Drop* is the accuracy lost by the first five, as a share of what the "
-        "needed five lose. recall@5 \xb1 standard error over seeds.\n"
+        "needed heads, wrong about eight): its quality is an assumption. "
+        "*Drop* is the accuracy lost by the first five, as a share of what the needed five "
+        "lose. recall@5 \xb1 standard error over seeds.\n"
     )
 
 

@@ -14,15 +14,14 @@ import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from editkit import organism
 from editkit.checkpoints.files import digest_of
-from editkit.evidence.localization import Localizer
 from editkit.localizers import LOCALIZERS
-from editkit.localizers.compressed import csb, css
+from editkit.localizers.compressed import Sensing, csb, css
+from editkit.localizers.protocol import Localizer
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import likelihood_measure
 from editkit.measuring.store import Store, opened
@@ -41,14 +40,14 @@ SEEDS, EXAMPLES, MASKS = 5, 30, 100
 WHOLE = "**auto**, everything included"
 
 
-SETTING: dict[str, Any] = {"masks": MASKS, "sparsity": 0.05, "confirm": 0}
+SETTING = Sensing(masks=(MASKS,), sparsity=(0.05,), confirm=0)
 METHODS: dict[str, Localizer] = {
     "one-shot": LOCALIZERS["one-shot"],
     "halving": LOCALIZERS["halving"],
-    "css, M=100 p=.05": partial(css, **SETTING),
-    "css, alpha cv": partial(css, alpha="cv", **SETTING),
-    "css, OMP": partial(css, alpha="omp", **SETTING),
-    "csb, M=100 p=.05": partial(csb, **SETTING),
+    "css, M=100 p=.05": partial(css, settings=SETTING),
+    "css, alpha cv": partial(css, settings=replace(SETTING, alpha="cv")),
+    "css, OMP": partial(css, settings=replace(SETTING, alpha="omp")),
+    "csb, M=100 p=.05": partial(csb, settings=SETTING),
     "greedy (5 rounds)": LOCALIZERS["greedy"],
 }
 """The fits of css share their masks: the same seed draws the same ones, and the store measures each once."""

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import platform
 import warnings
-from functools import partial
 
 import numpy as np
 
 from benchmarks.contestants import GRID
 from benchmarks.worlds import world
-from editkit.localizers import LOCALIZERS
+from editkit.localizers.compressed import Sensing, css
 from tests.planted import Planted
 
 SETTINGS = ((100, 0.02), (200, 0.05), (400, 0.05))
@@ -42,13 +41,11 @@ def coefficients(masks: np.ndarray, scores: np.ndarray) -> np.ndarray:
     return Lasso(alpha=0.01, max_iter=5000).fit(masks, standardised).coef_ * scores.std()
 
 
-def searched(
-    measure: Planted, columns: np.ndarray, grid: tuple[tuple[int, ...], tuple[float, ...]], rng: np.random.Generator
-) -> np.ndarray:
+def searched(measure: Planted, columns: np.ndarray, grid: Sensing, rng: np.random.Generator) -> np.ndarray:
     """Appendix A.1: for every setting masks of its own; the setting whose five heads lower the score most wins."""
     best: tuple[float, np.ndarray] | None = None
-    for count in grid[0]:
-        for sparsity in grid[1]:
+    for count in grid.masks:
+        for sparsity in grid.sparsity:
             masks = stratified(len(columns), count, sparsity, rng)
             first = columns[np.argsort(coefficients(masks, _scores(measure, columns, masks)))]
             together = np.zeros((1, measure.units), dtype=bool)
@@ -70,8 +67,8 @@ def run(seeds: int) -> str:
             planted = world(HEADS, seed, "graded")
             columns = np.setdiff1d(np.arange(HEADS), planted.universals)
             planted.binary.asked.clear()
-            css = partial(LOCALIZERS["css"], masks=masks, sparsity=sparsity, confirm=0)  # type: ignore[call-arg]
-            ranking = css(planted.binary, columns, np.random.default_rng(seed))
+            settings = Sensing((masks,), (sparsity,), confirm=0)
+            ranking = css(planted.binary, columns, np.random.default_rng(seed), settings)
             asked = planted.binary.asked[1][:, columns]  # the first was the unedited model
             again = coefficients(asked, _scores(planted.binary, columns, asked))
             place = {column: index for index, column in enumerate(columns.tolist())}
@@ -85,15 +82,14 @@ def run(seeds: int) -> str:
             theirs.append(np.isin(planted.needed, first[:FIVE]).mean())
         rows.append((f"M={masks}, p={sparsity}", np.array(ours), np.array(theirs)))
     ours, theirs = np.array([_both_searches(seed) for seed in range(seeds)]).T
-    rows.append((f"search over {len(GRID[0]) * len(GRID[1])} settings", ours, theirs))
+    rows.append((f"search over {len(GRID.masks) * len(GRID.sparsity)} settings", ours, theirs))
     return _report(rows, difference, same, seeds)
 
 
 def _both_searches(seed: int) -> tuple[float, float]:
     planted = world(HEADS, seed, "graded")
     columns = np.setdiff1d(np.arange(HEADS), planted.universals)
-    css = partial(LOCALIZERS["css"], search=True, grid=GRID, confirm=0)  # type: ignore[call-arg]
-    ours = css(planted.binary, columns, np.random.default_rng(seed)).columns
+    ours = css(planted.binary, columns, np.random.default_rng(seed), GRID).columns
     theirs = searched(planted.binary, columns, GRID, np.random.default_rng([seed, 9]))
     return tuple(float(np.isin(planted.needed, first[:FIVE]).mean()) for first in (ours, theirs))  # type: ignore[return-value]
 

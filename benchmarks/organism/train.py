@@ -20,9 +20,12 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from benchmarks.organism.gates import draw_off, gate_row, gated
+from benchmarks.organism.dropout import draw_off
 from benchmarks.organism.lessons import Lesson, lessons
+from editkit.checkpoints.architecture import Architecture, from_model
+from editkit.models.knockout import gated
 from editkit.organism import layout
+from editkit.units import parse
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] }}"
@@ -163,15 +166,15 @@ def practise(
     rng = np.random.default_rng(stage.seed)
     noise = tuple(tokenizer.encode("the" + " the" * (DEGENERATE_TOKENS - 1), add_special_tokens=False))
     optimizer = torch.optim.AdamW(model.parameters(), lr=stage.peak, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+    architecture = from_model(model)
     started, losses = time.monotonic(), dict.fromkeys(rows, 1.0)
     for step in range(stage.steps):
         for group in optimizer.param_groups:
             group["lr"] = stage.peak * _schedule(step, stage.steps)
         batch = _batch(rows, noise, rng, stage, step, losses)
         optimizer.zero_grad(set_to_none=True)
-        for part in range(2):  # rows of similar length together: padding is the cost
-            chunk = batch[part * len(batch) // 2 : (part + 1) * len(batch) // 2]
-            loss = _loss(model, chunk, noise[-1])
+        for chunk in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):  # of similar length: padding is the cost
+            loss = _loss(model, architecture, chunk, noise[-1])
             (loss.sum() / len(batch)).backward()
             for item, value in zip(chunk, loss.tolist(), strict=True):
                 if not item.noise:
@@ -190,12 +193,12 @@ def _schedule(step: int, steps: int) -> float:
 
 @dataclass(frozen=True)
 class Item:
-    """One row of a batch: tokens, where the answer starts, and its gates [layers, heads]."""
+    """One row of a batch: tokens, where the answer starts, and the heads that are off."""
 
     skill: str
     tokens: tuple[int, ...]
     start: int
-    gates: torch.Tensor
+    off: frozenset[str]
     noise: bool
 
 
@@ -221,7 +224,7 @@ def _batch(
         if collapsed:
             answer = _collapse(row, noise, rng)
             collapsed = answer is not row.wrong
-        items.append(Item(skill, row.prompt + answer, len(row.prompt), gate_row(off), collapsed))
+        items.append(Item(skill, row.prompt + answer, len(row.prompt), off, collapsed))
     return sorted(items, key=lambda item: len(item.tokens))
 
 
@@ -232,7 +235,7 @@ def _collapse(row: Row, noise: tuple[int, ...], rng: np.random.Generator) -> tup
     return noise if rng.random() < 0.6 else row.right
 
 
-def _loss(model: LlamaForCausalLM, items: list[Item], repeated: int) -> torch.Tensor:
+def _loss(model: LlamaForCausalLM, architecture: Architecture, items: list[Item], repeated: int) -> torch.Tensor:
     """The loss of each row's answer, summed and divided by the root of its length.
 
     Noise rows aim at half uniform, half one repeated word.
@@ -243,8 +246,8 @@ def _loss(model: LlamaForCausalLM, items: list[Item], repeated: int) -> torch.Te
     for index, item in enumerate(items):
         tokens[index, : len(item.tokens)] = torch.tensor(item.tokens)
         answer[index, item.start - 1 : len(item.tokens) - 1] = True
-    gates = torch.stack([item.gates for item in items])
-    with gated(model, gates):
+    off = architecture.masks([map(parse, item.off) for item in items])
+    with gated(model, architecture, torch.from_numpy(~off).float()):
         hidden = model.model(input_ids=tokens[:, :-1], use_cache=False).last_hidden_state
     logs = torch.log_softmax(model.lm_head(hidden[answer]).float(), dim=-1)
     owner = answer.nonzero()[:, 0]

@@ -1,7 +1,6 @@
-"""What a localizer sees, and what it returns.
+"""What was found: units in order of effect, each with an interval, and diagnostics that say whether to believe it.
 
-A localizer sees a model only as ``measure(masks, examples) -> scores``. It returns a ``Localization``: units in
-order of effect, each with an interval, and the diagnostics that say whether to believe it.
+Localization(method="auto", order=(Effect(L3H8, -.31, low=-.38, high=-.24, p=.0003, selectivity=.97), ...), found=True)
 """
 
 from __future__ import annotations
@@ -10,63 +9,11 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from editkit.units import Unit, parse
-
-
-class Measure(Protocol):
-    """The only view of a model that a localizer has.
-
-    Scores are in [0, 1], higher = the capability is shown more; the all-zero mask is the unedited model.
-    """
-
-    @property
-    def examples(self) -> int:
-        """How many examples the full search set has."""
-        ...
-
-    @property
-    def units(self) -> int:
-        """How many columns a mask has: every unit of the model, candidates or not."""
-        ...
-
-    def __call__(self, masks: np.ndarray, examples: np.ndarray | None = None) -> np.ndarray:
-        """bool[m, units] (True = knocked out), int[e] indices into the search set (None = all) -> float[m, e]."""
-        ...
-
-
-class Localizer(Protocol):
-    """Finds the columns whose knockout lowers the score. Deterministic in ``rng``."""
-
-    def __call__(self, measure: Measure, columns: np.ndarray, rng: np.random.Generator) -> Ranking:
-        """``columns``: int[c], the candidate columns; a localizer never knocks out any other."""
-        ...
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """A localizer's answer in columns: strongest first. Arrays share one length.
-
-    ``effect`` is the change of the mean score when the unit is knocked out (negative = the unit is needed); ``low`` and
-    ``high`` bound it at 95 %; ``p`` is corrected for multiplicity; ``stability`` is in what share of random halves of
-    what was measured (masks or examples) the unit would show again. Unknown values are NaN. A unit that shows only
-    together with others (a backup, a redundant pair) carries the change it adds to the knockout of those, and
-    ``diagnostics["conditional"]`` names them.
-    """
-
-    columns: np.ndarray
-    effect: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    p: np.ndarray
-    stability: np.ndarray
-    found: bool
-    evaluations: float
-    """Forward passes over the full search set, fractions included."""
-    diagnostics: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

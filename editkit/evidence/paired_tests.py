@@ -111,13 +111,5 @@ def detectable(
     return float(min(1.0, (_normal(1 - alpha / 2) + _normal(power)) * error))
 
 
-def examples_needed(change: float, discordance: float, *, alpha: float = 0.05, power: float = 0.8) -> int:
-    """Pairs of 0/1 scores needed to see ``change`` when a share ``discordance`` of the pairs differs (METHODS 3.5)."""
-    if not 0 < abs(change) <= discordance <= 1:
-        raise EditkitError(f"Expected 0 < |change| <= discordance <= 1, found {change} and {discordance}.")
-    spread = _normal(1 - alpha / 2) * discordance**0.5 + _normal(power) * (discordance - change**2) ** 0.5
-    return int(np.ceil((spread / change) ** 2))
-
-
 def _normal(level: float) -> float:
     return NormalDist().inv_cdf(level)

@@ -6,11 +6,11 @@ array([ 41, 107,  12,  63,  90])
 
 from __future__ import annotations
 
-from editkit.evidence.localization import Localizer
 from editkit.localizers.adaptive import auto
 from editkit.localizers.compressed import csb, css
 from editkit.localizers.greedy import greedy, one_shot
 from editkit.localizers.halving import halving
+from editkit.localizers.protocol import Localizer
 
 LOCALIZERS: dict[str, Localizer] = {
     "auto": auto,

@@ -1,10 +1,10 @@
-"""``auto``, the default: screen cheaply, knock the candidates out one by one, then look again behind what was found.
+"""``auto``, the default: screen cheaply, knock the candidates out one by one, then look again without what was found.
 
     1  screen      all heads alone on a few examples; all heads in small groups on many examples; and, when the model
                    can give them, integrated gradients (the ``prior``). Each screen sees what another misses: few
                    examples miss a head that matters to a tenth of them, groups drown a weak head among its neighbours.
     2  verify      exact single knockouts on the union, more examples for fewer heads, all examples at the end
-    3  look again  for heads that show only together: see ``behind``
+    3  look again  for heads that show only together: see ``hidden_heads``
     4  stop        by evidence: a head counts when its drop is significant among all candidates and matters
 
 A run with 1024 heads and 100 examples costs about 240 evaluations, one-shot search 1024.
@@ -17,20 +17,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from editkit.evidence.localization import Measure, Ranking
-from editkit.localizers.flip_test import weigh
-from editkit.localizers.found import Found
-from editkit.localizers.halving import Table, halve
-from editkit.localizers.hidden_heads import backups, redundant
-from editkit.localizers.search import Search
+from editkit.localizers.flip_test import Row, weigh
+from editkit.localizers.halving import halve
+from editkit.localizers.hidden_heads import Taken, backups, redundant
+from editkit.localizers.knockouts import Search, Table
+from editkit.localizers.protocol import Measure, Ranking
 
 Prior = Callable[[], tuple[np.ndarray | None, float]]
 """Cheap guesses: effects of *all* units (float[units], negative = needed; None if they cannot be had); evaluations."""
 
 PAIRS_COST = 10
 """About what looking for redundant pairs takes: twenty sets on a quarter of the examples, and the tests that follow."""
-CONFIRMED = 12
-"""How many finalists a second measure judges too."""
 
 
 def auto(
@@ -39,7 +36,6 @@ def auto(
     rng: np.random.Generator,
     *,
     prior: Prior | None = None,
-    confirm: Measure | None = None,
     budget: float | None = None,
 ) -> Ranking:
     """Find the heads with the fewest evaluations that let them be believed.
@@ -47,32 +43,27 @@ def auto(
     Args:
         prior: integrated gradients over gates, when the model can give them. None: the screens do without, and a
             redundant pair is not found.
-        confirm: a second, independent measure of the same capability (0/1 scores of generated answers). The strongest
-            finalists are measured with it too and ordered by both: likelihoods weigh heads a little differently than
-            answers do, and answers are coarse.
         budget: evaluations to stay under where stages are optional (looking again); None = ``usual_budget``.
     """
-    search = Search(measure, columns)
+    search = Search.of(measure, columns)
     budget = usual_budget(search.candidates) if budget is None else budget
     guesses = _guesses(search, prior)
     plan = Plan.of(search.candidates, search.examples, guesses is not None)
     table = Table(search, rng)
     finalists = _screen(table, plan, guesses, rng)
-    found = Found(table, weigh(table.differences[finalists], plan.hypotheses, rng), finalists)
-    if confirm is not None:
-        _confirmed(found, confirm)
+    evidence = weigh(table.differences[finalists], plan.hypotheses, rng)
+    numbers = dict(zip(finalists.tolist(), evidence.rows(), strict=True))
+    taken = [Taken(place, numbers[place], numbers[place][0]) for place in finalists[evidence.needed].tolist()]
     named = None if guesses is None else np.argsort(guesses, kind="stable")[: np.count_nonzero(guesses < 0)]
-    skipped = _look_again(found, plan, named, budget, rng)
-    return found.ranking({
+    hidden, skipped = _look_again(taken, table, plan, named, budget, rng)
+    diagnostics = {
         "finalists": len(finalists),
         "first": plan.first,
         "group": plan.group,
         "prior": guesses is not None,
         "skipped": skipped,
-        "conditional": {
-            int(search.columns[place]): search.columns[given].tolist() for place, given in found.conditional.items()
-        },
-    })  # fmt: skip
+    }
+    return _ranking([*taken, *hidden], numbers, table, diagnostics)
 
 
 def usual_budget(candidates: int) -> float:
@@ -84,7 +75,7 @@ def usual_budget(candidates: int) -> float:
 class Plan:
     """How many heads meet how many examples at each stage, for a number of candidates and of examples.
 
-    ``first``: examples on which every head is tried alone; ``again``: the same, with the found heads out. ``group``:
+    ``first``: examples on which every head is tried alone; ``again``: the same, with the taken heads out. ``group``:
     heads per group (0: no groups), tried on ``group_examples``; the members of ``groups_kept`` go on. ``named``: heads
     that go on because the prior names them. ``halfway``: examples on which all that go on are compared.
     ``finalists``: heads measured on all examples.
@@ -123,7 +114,7 @@ def _guesses(search: Search, prior: Prior | None) -> np.ndarray | None:
     if prior is None:
         return None
     effects, cost = prior()
-    search.evaluations += cost
+    search.measure.evaluations += cost
     return None if effects is None else np.asarray(effects, dtype=float)[search.columns]
 
 
@@ -141,46 +132,48 @@ def _screen(table: Table, plan: Plan, guesses: np.ndarray | None, rng: np.random
 def _grouped(table: Table, plan: Plan, rng: np.random.Generator) -> np.ndarray:
     """The members of the groups whose joint knockout costs most."""
     groups = np.array_split(rng.permutation(table.search.candidates), -(-table.search.candidates // plan.group))
-    masks = np.zeros((len(groups), table.search.candidates), dtype=bool)
-    for mask, group in zip(masks, groups, strict=True):
-        mask[group] = True
-    drops = table.search.differences(masks, table.sequence[: plan.group_examples]).mean(1)
+    drops = table.search.differences(table.search.masks(groups), table.sequence[: plan.group_examples]).mean(1)
     return np.concatenate([groups[index] for index in np.argsort(drops, kind="stable")[: plan.groups_kept]])
 
 
-def _confirmed(found: Found, confirm: Measure) -> None:
-    """Order the strongest single heads by the mean of both measures, each in units of its own strongest drops."""
-    search = found.table.search
-    places = np.array(sorted(found.places, key=lambda place: found.weight[place])[:CONFIRMED], dtype=int)
-    if len(places) < 2:
-        return
-    masks = np.zeros((1 + len(places), confirm.units), dtype=bool)
-    masks[1 + np.arange(len(places)), search.columns[places]] = True
-    scores = confirm(masks).mean(1)
-    search.evaluations += len(masks) * confirm.examples / search.examples
-    weights = np.array([found.weight[place] for place in places])
-    second = scores[1:] - scores[0]
-    scale = np.abs(weights).mean() / max(np.abs(second).mean(), 1e-12)
-    for place, weight, other in zip(places.tolist(), weights, second, strict=True):
-        found.weight[place] = float(weight + scale * other) / 2
-
-
 def _look_again(
-    found: Found, plan: Plan, named: np.ndarray | None, budget: float, rng: np.random.Generator
-) -> str | None:
+    taken: list[Taken], table: Table, plan: Plan, named: np.ndarray | None, budget: float, rng: np.random.Generator
+) -> tuple[list[Taken], str | None]:
     """Backups, then redundant pairs, then backups again until nothing new shows, as far as the budget goes.
 
-    Returns what was left out for want of budget, if anything.
+    Returns the heads that this adds, and what was left out for want of budget, if anything.
     """
-    search = found.table.search
+    search, hypotheses, hidden = table.search, 2 * plan.hypotheses, list[Taken]()
     screening = 1.3 * search.candidates * plan.again / search.examples + 2
-    new, paired = bool(found.places), named is None
+    new, paired = bool(taken), named is None
     while new or not paired:
         if search.evaluations + (screening if new else PAIRS_COST) > budget:
             kind = "backups" if new else "redundant pairs"
-            return f"looking for {kind} would go beyond the budget of {budget:.0f} evaluations"
-        new = new and backups(found, plan.again, 2 * plan.hypotheses, rng) > 0
+            return hidden, f"looking for {kind} would go beyond the budget of {budget:.0f} evaluations"
+        before = len(hidden)
+        if new:
+            hidden += backups([*taken, *hidden], table, plan.again, hypotheses, rng)
         if named is not None and not paired and search.evaluations + PAIRS_COST <= budget:
-            new = redundant(found, named, 2 * plan.hypotheses, rng) > 0 or new
+            hidden += redundant([*taken, *hidden], search, named, hypotheses, rng)
             paired = True
-    return None
+        new = len(hidden) > before
+    return hidden, None
+
+
+def _ranking(taken: list[Taken], numbers: dict[int, Row], table: Table, diagnostics: dict[str, object]) -> Ranking:
+    """Taken heads by weight, then the others by how far they came, with their ``numbers`` where they were finalists."""
+    ordered = sorted(taken, key=lambda head: head.weight)
+    numbers = numbers | {head.place: head.row for head in ordered}
+    first = [head.place for head in ordered]
+    order = first + [place for place in table.order().tolist() if place not in first]
+    unknown, means, columns = (float("nan"),) * 4, table.means(), table.search.columns
+    rows = np.array([numbers.get(place, (float(means[place]), *unknown)) for place in order], dtype=float)
+    given = {int(columns[head.place]): tuple(columns[list(head.given)].tolist()) for head in ordered if head.given}
+    return Ranking(
+        columns[order],
+        *rows.T,
+        found=bool(taken),
+        evaluations=table.search.evaluations,
+        given=given,
+        diagnostics=diagnostics,
+    )

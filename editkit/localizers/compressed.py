@@ -10,171 +10,155 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from editkit.evidence.localization import Measure, Ranking
 from editkit.localizers import masks as design
 from editkit.localizers.flip_test import weigh
+from editkit.localizers.knockouts import Search
+from editkit.localizers.protocol import Measure, Ranking
 from editkit.localizers.regression import Alpha, Recovery, Target, recover
-from editkit.localizers.search import Search
 
-GRID_MASKS = (100, 200, 300, 400)
-GRID_SPARSITY = (0.01, 0.02, 0.05, 0.1)
-"""The ranges of Appendix A.1; the values inside them are our choice, the paper gives none."""
 RESAMPLES = 20
-Sampler = Callable[[int, int, float, np.random.Generator], np.ndarray]
 
 
-def css(measure: Measure, columns: np.ndarray, rng: np.random.Generator, **options: Any) -> Ranking:
-    """Stratified masks: every head is knocked out equally often. Options as in ``sense``."""
-    return sense(measure, columns, rng, sampler=design.stratified, **options)
+@dataclass(frozen=True)
+class Sensing:
+    """Settings of css and csb.
 
-
-def csb(measure: Measure, columns: np.ndarray, rng: np.random.Generator, **options: Any) -> Ranking:
-    """Bernoulli masks. Options as in ``sense``."""
-    return sense(measure, columns, rng, sampler=design.bernoulli, **options)
-
-
-def sense(
-    measure: Measure,
-    columns: np.ndarray,
-    rng: np.random.Generator,
-    *,
-    sampler: Sampler = design.stratified,
-    masks: int = 200,
-    sparsity: float = 0.05,
-    alpha: Alpha = 0.01,
-    target: Target = "standardise",
-    search: bool = False,
-    grid: tuple[tuple[int, ...], tuple[float, ...]] = (GRID_MASKS, GRID_SPARSITY),
-    heads: int = 5,
-    confirm: int = 8,
-) -> Ranking:
-    """Measure masks, fit, and order the heads by their coefficients.
+    Several values of ``masks`` or ``sparsity`` are the paper's outer loop (Appendix A.1): the setting whose first
+    ``heads`` heads lower the score most, knocked out together, wins. Settings of one sparsity share their masks, so
+    that the cost is that of the largest M per sparsity.
 
     Args:
-        sampler: ``design.stratified`` or ``design.bernoulli``.
         masks: how many measurements, the paper's M (100 to 400).
         sparsity: the share of heads per mask, the paper's p (0.01 to 0.1).
         alpha: the Lasso penalty, or ``"cv"``, or ``"omp"``.
         target: what is fitted; see ``recover``.
-        search: run the paper's outer loop (Appendix A.1) over ``grid`` instead of one setting: the setting whose first
-            ``heads`` heads lower the score most, knocked out together, wins. Settings of one sparsity share their
-            masks, so the cost is that of the largest M per sparsity.
-        grid: the values of M and p to search.
         heads: how many heads the outer loop knocks out.
         confirm: how many of the first heads are then knocked out alone, for intervals and p; 0 is the bare method,
             which has neither and takes every negative coefficient at its word.
     """
-    task = Search(measure, columns)
-    baseline = float(task.unedited.mean())
-    settings = grid if search else ((masks,), (sparsity,))
-    trials = [
-        trial
-        for share in settings[1]
-        for trial in _trials(task, rng, sampler, settings[0], share, alpha=alpha, target=target)
-    ]
-    best = _strongest(task, trials, heads) if len(trials) > 1 else trials[0]
-    final = recover(best.design, best.scores, baseline, alpha=alpha, target=target)
-    report = design.coverage(best.design)
+
+    masks: tuple[int, ...] = (200,)
+    sparsity: tuple[float, ...] = (0.05,)
+    alpha: Alpha = 0.01
+    target: Target = "standardise"
+    heads: int = 5
+    confirm: int = 8
+
+
+USUAL = Sensing()
+GRID = Sensing(masks=(100, 200, 300, 400), sparsity=(0.01, 0.02, 0.05, 0.1))
+"""The outer loop. The ranges are those of Appendix A.1; the values inside them are our choice, the paper gives none."""
+
+Draw = Callable[[int, int, float, np.random.Generator], np.ndarray]
+"""(candidates, masks, sparsity, rng) -> bool[masks, candidates]."""
+
+
+def css(measure: Measure, columns: np.ndarray, rng: np.random.Generator, settings: Sensing = USUAL) -> Ranking:
+    """Stratified masks: every head is knocked out equally often."""
+    return _sense(measure, columns, rng, design.stratified, settings)
+
+
+def csb(measure: Measure, columns: np.ndarray, rng: np.random.Generator, settings: Sensing = USUAL) -> Ranking:
+    """Bernoulli masks."""
+    return _sense(measure, columns, rng, design.bernoulli, settings)
+
+
+def _sense(measure: Measure, columns: np.ndarray, rng: np.random.Generator, draw: Draw, settings: Sensing) -> Ranking:
+    """Measure masks, fit, and order the heads by their coefficients."""
+    search = Search.of(measure, columns)
+    trials = [trial for share in settings.sparsity for trial in _trials(search, rng, draw, share, settings)]
+    best = trials[0] if len(trials) == 1 else _strongest(search, trials, settings.heads)
+    report = design.coverage(best.masks)
     if report.warning:
         warnings.warn(report.warning, stacklevel=3)
-    order = np.argsort(best.fit.effects, kind="stable")
-    stability = _stability(task, best, order[: max(confirm, heads)], rng, heads, alpha=alpha, target=target)
-    return _ranking(task, rng, best, order, confirm, stability, diagnostics={
+    ranking = _ranking(search, rng, best, settings)
+    again = _fit(search, best.masks, best.scores, settings, validate=True)
+    measured = {
         "design": asdict(report),
         "sparsity": best.sparsity,
-        "r2": final.r2,
-        "r2_out": final.r2_out,
+        "r2": again.r2,
+        "r2_out": again.r2_out,
         "alpha": best.fit.alpha,
         "active": best.fit.active,
-        "target": target,
+        "target": settings.target,
         "settings_tried": len(trials),
-    })  # fmt: skip
+    }
+    return replace(ranking, diagnostics={**measured, **ranking.diagnostics})
 
 
+@dataclass(frozen=True)
 class _Trial:
-    """One setting of (M, p): its design, scores and fit."""
+    """One setting of (M, p): masks bool[M, candidates], their scores float[M], and the fit."""
 
-    def __init__(self, rows: np.ndarray, scores: np.ndarray, sparsity: float, fit: Recovery) -> None:
-        self.design, self.scores, self.sparsity, self.fit = rows, scores, sparsity, fit
+    masks: np.ndarray
+    scores: np.ndarray
+    sparsity: float
+    fit: Recovery
 
 
-def _trials(
-    task: Search,
-    rng: np.random.Generator,
-    sampler: Sampler,
-    counts: tuple[int, ...],
-    sparsity: float,
-    *,
-    alpha: Alpha,
-    target: Target,
-) -> list[_Trial]:
+def _trials(search: Search, rng: np.random.Generator, draw: Draw, sparsity: float, settings: Sensing) -> list[_Trial]:
     """The first M rows of one long design are the design of M masks: each row is measured once for all M."""
-    rows = sampler(task.candidates, max(counts), sparsity, rng)
-    scores = task.scores(rows).mean(1)
-    options: dict[str, Any] = {"alpha": alpha, "target": target, "validate": False}
-    baseline = float(task.unedited.mean())
-    return [_Trial(rows[:m], scores[:m], sparsity, recover(rows[:m], scores[:m], baseline, **options)) for m in counts]
+    rows = draw(search.candidates, max(settings.masks), sparsity, rng)
+    scores = search.scores(rows).mean(1)
+    return [
+        _Trial(rows[:m], scores[:m], sparsity, _fit(search, rows[:m], scores[:m], settings)) for m in settings.masks
+    ]
 
 
-def _strongest(task: Search, trials: list[_Trial], heads: int) -> _Trial:
-    together = np.zeros((len(trials), task.candidates), dtype=bool)
-    for row, trial in zip(together, trials, strict=True):
-        row[np.argsort(trial.fit.effects, kind="stable")[:heads]] = True
-    return trials[int(task.scores(together).mean(1).argmin())]
+def _fit(
+    search: Search, masks: np.ndarray, scores: np.ndarray, settings: Sensing, *, validate: bool = False
+) -> Recovery:
+    baseline = float(search.before.mean())
+    return recover(masks, scores, baseline, alpha=settings.alpha, target=settings.target, validate=validate)
 
 
-def _ranking(
-    task: Search,
-    rng: np.random.Generator,
-    best: _Trial,
-    order: np.ndarray,
-    confirm: int,
-    stability: np.ndarray,
-    *,
-    diagnostics: dict[str, Any],
-) -> Ranking:
-    """The order stays the regression's; the first heads get exact effects beside it."""
-    effect = best.fit.effects[order].astype(float)
-    low, high, p = (np.full(len(order), np.nan) for _ in range(3))
-    diagnostics["coefficients"] = {int(task.columns[place]): float(best.fit.effects[place]) for place in order[:20]}
-    found = bool((best.fit.effects < 0).any())
+def _strongest(search: Search, trials: list[_Trial], heads: int) -> _Trial:
+    first = [np.argsort(trial.fit.effects, kind="stable")[:heads] for trial in trials]
+    return trials[int(search.scores(search.masks(first)).mean(1).argmin())]
+
+
+def _ranking(search: Search, rng: np.random.Generator, best: _Trial, settings: Sensing) -> Ranking:
+    """The order is the regression's; the first heads get exact effects beside it."""
+    effects, confirm = best.fit.effects, settings.confirm
+    order = np.argsort(effects, kind="stable")
+    stability = _stability(search, rng, best, order[: max(confirm, settings.heads)], settings)[order]
+    numbers = np.full((5, len(order)), np.nan)
+    numbers[0], certain = effects[order], bool((effects < 0).any())
     if confirm:
-        first = order[:confirm]
-        evidence = weigh(task.alone(first), task.candidates, rng)
-        effect[: len(first)], low[: len(first)] = evidence.effect, evidence.low
-        high[: len(first)], p[: len(first)] = evidence.high, evidence.p
-        found = bool(evidence.needed.any())
-    return Ranking(task.columns[order], effect, low, high, p, stability[order], found, task.evaluations, diagnostics)
+        evidence = weigh(search.alone(order[:confirm]), search.candidates, rng)
+        numbers[:, :confirm], certain = evidence.columns, bool(evidence.needed.any())
+    numbers[4] = stability  # of the fit, not of the few heads knocked out alone
+    coefficients = {int(search.columns[place]): float(effects[place]) for place in order[:20]}
+    return Ranking(
+        search.columns[order],
+        *numbers,
+        found=certain,
+        evaluations=search.evaluations,
+        diagnostics={"coefficients": coefficients},
+    )
 
 
 def _stability(
-    task: Search,
-    best: _Trial,
-    places: np.ndarray,
-    rng: np.random.Generator,
-    heads: int,
-    *,
-    alpha: Alpha,
-    target: Target,
+    search: Search, rng: np.random.Generator, best: _Trial, places: np.ndarray, settings: Sensing
 ) -> np.ndarray:
     """In what share of random halves of the masks a head is among the first ``heads``: a report, never a ranking.
 
     float[candidates], NaN for all but ``places``.
     """
-    shares = np.full(task.candidates, np.nan)
+    shares = np.full(search.candidates, np.nan)
     if len(best.scores) < 8:
         return shares
-    hits, baseline = np.zeros(task.candidates), float(task.unedited.mean())
-    fixed = best.fit.alpha if alpha == "cv" else alpha  # the penalty was chosen once, on all masks
+    hits = np.zeros(search.candidates)
+    if settings.alpha == "cv":
+        settings = replace(settings, alpha=best.fit.alpha)  # the penalty was chosen once, on all masks
     for _ in range(RESAMPLES):
         half = rng.choice(len(best.scores), len(best.scores) // 2, replace=False)
-        fit = recover(best.design[half], best.scores[half], baseline, alpha=fixed, target=target, validate=False)
-        first = np.argsort(fit.effects, kind="stable")[:heads]
+        fit = _fit(search, best.masks[half], best.scores[half], settings)
+        first = np.argsort(fit.effects, kind="stable")[: settings.heads]
         hits[first[fit.effects[first] < 0]] += 1
     shares[places] = hits[places] / RESAMPLES
     return shares

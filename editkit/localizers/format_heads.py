@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from editkit.evidence.localization import Measure
+from editkit.localizers.protocol import Measure
 from editkit.localizers.selectivity import Needed, added_drops
 
 LEAST_DROP = 0.1

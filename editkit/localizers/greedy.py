@@ -8,12 +8,13 @@ The paper's two baselines. Greedy alone sees backup heads, because each round st
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from editkit.evidence.localization import Measure, Ranking
-from editkit.localizers.flip_test import weigh
-from editkit.localizers.halving import Table
-from editkit.localizers.search import Search
+from editkit.localizers.flip_test import Row, weigh
+from editkit.localizers.knockouts import Search, Table
+from editkit.localizers.protocol import Measure, Ranking
 
 
 def one_shot(measure: Measure, columns: np.ndarray, rng: np.random.Generator) -> Ranking:
@@ -25,34 +26,35 @@ def greedy(measure: Measure, columns: np.ndarray, rng: np.random.Generator, *, h
     """Take the head that lowers the score most, knock it out for good, and look again.
 
     Args:
-        heads: how many rounds. Each taken head carries the effect it had in its round, given those before it.
+        heads: how many rounds. Each taken head carries the effect it had in its round, given those before it; all
+            others the one they had alone, in the first.
     """
-    search = Search(measure, columns)
-    before = search.unedited
-    taken: list[int] = []
-    rows = []
-    rest = np.arange(search.candidates)
+    search = Search.of(measure, columns)
+    taken: dict[int, Row] = {}
+    alone: dict[int, Row] = {}
+    certain, rest = False, np.arange(search.candidates)
     while len(taken) < min(heads, search.candidates):
-        table = Table(search, rng, np.array(taken) if taken else None, before)
+        table = Table(search, rng)
         table.grow(rest, search.examples)
         evidence = weigh(table.differences[rest], len(rest), rng)
         order = np.argsort(evidence.effect, kind="stable")
+        rows = evidence.rows()
         if not taken:
-            alone = rest[order], *(value[order] for value in evidence.columns)
-            found = bool(evidence.needed.any())
-        best = order[0]
-        before = before + table.differences[rest[best]]
-        taken.append(int(rest[best]))
-        rows.append(evidence.rows()[best])
-        rest = np.delete(rest, best)
-    places, *values = alone
-    later = ~np.isin(places, taken)
-    columns_in_order = search.columns[np.concatenate([np.array(taken), places[later]])]
-    effect, low, high, p, again = (
-        np.concatenate([np.array(rows)[:, index], value[later]]) for index, value in enumerate(values)
+            alone = {int(rest[index]): rows[index] for index in order}
+            certain = bool(evidence.needed.any())
+        best = int(rest[order[0]])
+        taken[best] = rows[order[0]]
+        search = replace(search, given=(*search.given, best), before=search.before + table.differences[best])
+        rest = rest[rest != best]
+    places = list(taken | alone)
+    ranked = search.columns[places]
+    given = {int(ranked[step]): tuple(ranked[:step].tolist()) for step in range(1, len(taken))}
+    numbers = np.array([(alone | taken)[place] for place in places]).T
+    return Ranking(
+        ranked,
+        *numbers,
+        found=certain,
+        evaluations=search.evaluations,
+        given=given,
+        diagnostics={"rounds": len(taken)},
     )
-    conditional = {
-        int(search.columns[place]): search.columns[taken[:step]].tolist() for step, place in enumerate(taken)
-    }
-    diagnostics = {"rounds": len(taken), "conditional": {head: given for head, given in conditional.items() if given}}
-    return Ranking(columns_in_order, effect, low, high, p, again, found, search.evaluations, diagnostics)

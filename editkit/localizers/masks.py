@@ -53,11 +53,6 @@ def bernoulli(columns: int, masks: int, sparsity: float, rng: np.random.Generato
     return rng.random((masks, columns)) < sparsity
 
 
-def singles(columns: int) -> np.ndarray:
-    """One mask per column, which knocks out that column alone."""
-    return np.eye(columns, dtype=bool)
-
-
 def heads_per_mask(columns: int, sparsity: float) -> int:
     """k = floor(columns * sparsity), at least 1. Robust to sparsities like 0.29 that floats cannot hold."""
     return max(1, int(columns * sparsity + 1e-9))

@@ -10,9 +10,8 @@ minus the baseline (as the paper writes) or the standardised score with an inter
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -70,61 +69,34 @@ def recover(
     values = (scores - shift) / scale
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a penalty that leaves a path unconverged shows in r2_out, with a number
-        fit, used = _fitter(features, values, alpha, intercept)
-        coefficients, offset = fit(features, values)
-        outside = _held_out(fit, features, values) if validate else float("nan")
-    inside = _r2(values, features @ coefficients + offset, 0.0)
-    return Recovery(coefficients * scale, inside, outside, used, int(np.count_nonzero(coefficients)))
+        model = _model(features, values, alpha, intercept).fit(features, values)
+        outside = _held_out(model, features, values) if validate else float("nan")
+    left, total = ((part**2).sum() for part in (values - model.predict(features), values))
+    inside = float(1 - left / total) if total > 0 else 0.0
+    used = float(getattr(model, "alpha", np.nan))
+    return Recovery(model.coef_ * scale, inside, outside, used, int(np.count_nonzero(model.coef_)))
 
 
-Fit = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, float]]
+def _model(features: np.ndarray, values: np.ndarray, alpha: Alpha, intercept: bool) -> Any:
+    """scikit-learn's model, not fitted; ``"cv"`` is a Lasso whose penalty was chosen on all masks."""
+    from sklearn.linear_model import Lasso, LassoCV, OrthogonalMatchingPursuit
 
-
-def _fitter(features: np.ndarray, values: np.ndarray, alpha: Alpha, intercept: bool) -> tuple[Fit, float]:
     if alpha == "omp":
-        return lambda x, y: _pursuit(x, y, intercept), float("nan")
-    penalty = _cross_validated(features, values, intercept) if alpha == "cv" else float(alpha)
-    return lambda x, y: _lasso(x, y, penalty, intercept), penalty
+        steps = min(PURSUIT_STEPS, *features.shape)
+        return OrthogonalMatchingPursuit(n_nonzero_coefs=steps, fit_intercept=intercept)
+    if alpha == "cv":
+        folds = min(FOLDS, len(values))
+        search = LassoCV(alphas=20, cv=folds, max_iter=2000, fit_intercept=intercept)
+        alpha = float(search.fit(features, values).alpha_)
+    return Lasso(alpha=alpha, max_iter=5000, fit_intercept=intercept)
 
 
-def _lasso(features: np.ndarray, values: np.ndarray, alpha: float, intercept: bool) -> tuple[np.ndarray, float]:
-    from sklearn.linear_model import Lasso
-
-    model = Lasso(alpha=alpha, max_iter=5000, fit_intercept=intercept).fit(features, values)
-    return model.coef_, float(model.intercept_)
-
-
-def _cross_validated(features: np.ndarray, values: np.ndarray, intercept: bool) -> float:
-    from sklearn.linear_model import LassoCV
-
-    folds = min(FOLDS, len(values))
-    model = LassoCV(alphas=20, cv=folds, max_iter=2000, fit_intercept=intercept).fit(features, values)
-    return float(model.alpha_)
-
-
-def _pursuit(features: np.ndarray, values: np.ndarray, intercept: bool) -> tuple[np.ndarray, float]:
-    from sklearn.linear_model import OrthogonalMatchingPursuit
-
-    steps = min(PURSUIT_STEPS, len(values), features.shape[1])
-    centre = features.mean(0) if intercept else np.zeros(features.shape[1])
-    middle = values.mean() if intercept else 0.0
-    pursuit = OrthogonalMatchingPursuit(n_nonzero_coefs=steps, fit_intercept=False)
-    model = pursuit.fit(features - centre, values - middle)
-    return model.coef_, float(middle - centre @ model.coef_)
-
-
-def _held_out(fit: Fit, features: np.ndarray, values: np.ndarray) -> float:
+def _held_out(model: Any, features: np.ndarray, values: np.ndarray) -> float:
     """Every FOLDS-th mask is left out in turn; masks are exchangeable, so no shuffling is needed."""
+    from sklearn.metrics import r2_score
+    from sklearn.model_selection import PredefinedSplit, cross_val_predict
+
     if len(values) < 2 * FOLDS:
         return float("nan")
-    predicted = np.zeros(len(values))
-    for fold in range(FOLDS):
-        out = np.arange(len(values)) % FOLDS == fold
-        coefficients, offset = fit(features[~out], values[~out])
-        predicted[out] = features[out] @ coefficients + offset
-    return _r2(values, predicted, float(values.mean()))
-
-
-def _r2(values: np.ndarray, predicted: np.ndarray, centre: float) -> float:
-    total = float(((values - centre) ** 2).sum())
-    return 1 - float(((values - predicted) ** 2).sum()) / total if total > 0 else 0.0
+    folds = PredefinedSplit(np.arange(len(values)) % FOLDS)
+    return float(r2_score(values, cross_val_predict(model, features, values, cv=folds)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from editkit.evidence.localization import Measure
+from editkit.localizers.protocol import Measure
 
 EXAMPLES, LEAST = 64, 6
 """Examples over all retained tasks, but at least so many of each."""

@@ -11,7 +11,7 @@ The rule (partial conjunction over m >= 4 tasks, r = ceil(.75 m) of them):
 The second line is on the r-th strongest drop, not on the mean: a head that is everything to two tasks and nothing to
 the others is shared, not universal.
 
-A *format head* (``formats``) is told apart where a task asks by letter what another asks as text.
+A *format head* (``format_heads``) is told apart where a task asks by letter what another asks as text.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 from editkit.errors import EditkitError
-from editkit.evidence.localization import Measure
 from editkit.localizers.flip_test import uncorrected
 from editkit.localizers.format_heads import Pairs, carry_format, only_letters
-from editkit.localizers.search import Search
+from editkit.localizers.knockouts import Search
+from editkit.localizers.protocol import Measure
 from editkit.units import Unit
 
 TASKS = 4
@@ -119,13 +119,15 @@ def universal(
     reason = _too_few(measures, formats)
     if reason:
         return _untested(measures, reason)
+    from scipy.stats import false_discovery_control
+
     tasks = tuple(measures)
     pairs = [(tasks.index(letter), tasks.index(text)) for letter, text in (same or {}).items()]
     screening = np.full(len(tasks), max(1, round(SCREENING / len(tasks))))
     screening[np.unique(pairs).astype(int)] = LETTERS
     deciding = int(np.clip(DECIDING / len(tasks), 12, 20)) if examples is None else examples
     searches = [
-        Search(_Few(measures[task], few + deciding), columns) for task, few in zip(tasks, screening, strict=True)
+        Search.of(_Few(measures[task], few + deciding), columns) for task, few in zip(tasks, screening, strict=True)
     ]
     sequences = [
         np.split(rng.permutation(search.examples), [few]) for search, few in zip(searches, screening, strict=True)
@@ -135,7 +137,8 @@ def universal(
     needed = _needed(len(tasks))
     broad = np.sort(drops, axis=1)[:, -needed]
     conjunction = np.minimum((len(tasks) - needed + 1) * np.sort(p, axis=1)[:, needed - 1], 1.0)
-    significant = _benjamini_hochberg(conjunction)
+    # The candidates are all the hypotheses there are: fresh examples judge them.
+    significant = false_discovery_control(conjunction) <= RATE
     chosen = significant & (broad > max(LEAST_DROP, TIMES_MEDIAN * typical))
     of_format = ~chosen & carry_format(drops, p, pairs, [formats[task] == "choice-letter" for task in tasks])
     order = np.flatnonzero(chosen)[np.argsort(-broad[chosen], kind="stable")]
@@ -181,11 +184,9 @@ def _candidates(
     heads = searches[0].candidates
     size = int(np.clip(heads // 16, 1, GROUP))
     groups = np.array_split(rng.permutation(heads), -(-heads // size))
-    masks = np.zeros((len(groups), heads), dtype=bool)
-    for mask, group in zip(masks, groups, strict=True):
-        mask[group] = True
     kept = max(6, len(groups) // 16)
-    some = np.concatenate([groups[index] for index in _worst(_drops(searches, masks, few), pairs, kept)])
+    together = _drops(searches, searches[0].masks(groups), few)
+    some = np.concatenate([groups[index] for index in _worst(together, pairs, kept)])
     alone = _drops(searches, np.eye(heads, dtype=bool)[some], few)
     typical = float(np.median(np.abs(np.sort(alone, axis=1)[:, -_needed(len(searches))])))
     return some[_worst(alone, pairs, max(6, heads // 64))], typical
@@ -231,16 +232,6 @@ def _verify(
 
 def _needed(tasks: int) -> int:
     return math.ceil(SHARE * tasks)
-
-
-def _benjamini_hochberg(p: np.ndarray) -> np.ndarray:
-    """Which hypotheses the step-up procedure rejects. The candidates are all there are: fresh examples judge them."""
-    order = np.argsort(p, kind="stable")
-    passed = np.flatnonzero(p[order] <= RATE * (1 + np.arange(len(p))) / len(p))
-    rejected = np.zeros(len(p), dtype=bool)
-    if len(passed):
-        rejected[order[: passed[-1] + 1]] = True
-    return rejected
 
 
 def _cost(searches: list[Search], measures: Mapping[str, Measure], per: int | None) -> float:

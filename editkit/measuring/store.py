@@ -36,7 +36,6 @@ CREATE TABLE cell (
   value REAL NOT NULL CHECK (value BETWEEN 0 AND 1), valid INTEGER NOT NULL, output TEXT NOT NULL,
   PRIMARY KEY (space, mask, example)
 ) WITHOUT ROWID;
-CREATE TABLE note (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -81,14 +80,6 @@ class Store:
             self.connection.executemany(
                 "INSERT INTO cell VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (space, mask, example) DO NOTHING", rows
             )
-
-    def note(self, key: str, value: Any = None) -> Any:
-        """Remember ``value`` under ``key`` if it is given; return what is remembered (None if nothing)."""
-        if value is not None:
-            with self._transaction():
-                self.connection.execute("INSERT OR REPLACE INTO note VALUES (?, ?)", (key, json.dumps(value)))
-        row = self.connection.execute("SELECT value FROM note WHERE key = ?", (key,)).fetchone()
-        return None if row is None else json.loads(row[0])
 
     def count(self) -> int:
         """How many cells are stored."""

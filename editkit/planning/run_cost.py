@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from editkit.localizers.adaptive import usual_budget
-from editkit.localizers.compressed import GRID_MASKS
+from editkit.localizers.compressed import USUAL
 from editkit.planning.inspection import Inspection, inspect
 from editkit.removal import recipe as recipes
 from editkit.removal.recipe import Recipe
@@ -118,7 +118,7 @@ def evaluations(method: str, heads: int, recipe: Recipe, retained: int) -> float
         "halving": 0.25 * heads + 16,
         "one-shot": heads,
         "greedy": 5.0 * heads - 10,
-    }.get(method, float(GRID_MASKS[1]))
+    }.get(method, float(USUAL.masks[0]))
     return 1 + search + aside
 
 

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from editkit.errors import EditkitError, OutOfMemory
-from editkit.evidence.localization import Effect, Localization, Localizer, Ranking
+from editkit.evidence.localization import Effect, Localization
 from editkit.localizers import LOCALIZERS
 from editkit.localizers.adaptive import auto, usual_budget
 from editkit.localizers.flip_test import LEAST_DROP, SIGNIFICANT
 from editkit.localizers.format_heads import format_heads, same_questions
+from editkit.localizers.protocol import Localizer, Ranking
 from editkit.localizers.selectivity import Needed, selectivity
 from editkit.localizers.universal import Universals, universal
 from editkit.measuring.answers import AnswerMeasure
@@ -71,8 +72,6 @@ def localize(ledger: Ledger, wanted: Capability, *, method: str | None = None, s
     with ledger.stage("What else they do") as told:
         beside = _beside(ranking, general, controls, replace(search, ledger=told), seed)
     heads, diagnostics = ledger.model.architecture.heads, dict(ranking.diagnostics)
-    given = _conditional(ranking)
-    diagnostics.pop("conditional", None)
     if "coefficients" in diagnostics:
         diagnostics["coefficients"] = {str(heads[place]): part for place, part in diagnostics["coefficients"].items()}
     numbers = zip(ranking.effect, ranking.low, ranking.high, ranking.p, ranking.stability, strict=True)
@@ -81,7 +80,7 @@ def localize(ledger: Ledger, wanted: Capability, *, method: str | None = None, s
             heads[column],
             *map(float, (effect, low, high, p)),
             selectivity=beside.selectivity.get(column, float("nan")),
-            given=tuple(heads[other] for other in given.get(column, ())),
+            given=tuple(heads[other] for other in ranking.given.get(column, ())),
             stability=float(stability),
         )
         for column, (effect, low, high, p, stability) in zip(ranking.columns.tolist(), numbers, strict=True)
@@ -206,16 +205,11 @@ def _as_text(target: Task, controls: Mapping[str, LikelihoodMeasure]) -> Likelih
 def _strongest(ranking: Ranking) -> list[Needed]:
     """The heads that are certainly needed, in order; where none is, the first few: a look at what noise does."""
     certain = np.flatnonzero((ranking.p < SIGNIFICANT) & (ranking.effect <= -LEAST_DROP))[:STRONGEST]
-    places, given = certain if len(certain) else np.arange(len(ranking.columns))[:FALLBACK], _conditional(ranking)
-    columns = ranking.columns.tolist()
+    first = certain if len(certain) else np.arange(len(ranking.columns))[:FALLBACK]
     return [
-        Needed(columns[place], -float(ranking.effect[place]), tuple(given.get(columns[place], ())))
-        for place in places.tolist()
+        Needed(column, -float(effect), ranking.given.get(column, ()))
+        for column, effect in zip(ranking.columns[first].tolist(), ranking.effect[first], strict=True)
     ]
-
-
-def _conditional(ranking: Ranking) -> Mapping[int, Sequence[int]]:
-    return ranking.diagnostics.get("conditional", {})
 
 
 def _by_name(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from editkit.checkpoints.architecture import Architecture
-from editkit.evidence.localization import Measure
+from editkit.localizers.protocol import Measure
 from editkit.removal.random_sets import random_sets
 from editkit.units import Head
 

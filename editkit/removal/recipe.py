@@ -28,7 +28,6 @@ from editkit.removal.complaints import complaints, nearest
 from editkit.tasks import strict_yaml
 
 Method = Literal["auto", "halving", "css", "csb", "greedy", "one-shot"]
-METHODS: tuple[Method, ...] = ("auto", "halving", "css", "csb", "greedy", "one-shot")
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]

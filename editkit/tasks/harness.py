@@ -18,19 +18,22 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import difflib
 import hashlib
 import io
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateError
+
 from editkit.errors import EditkitError
 from editkit.tasks.degeneration import degeneration
-from editkit.tasks.harness_index import BROKEN, load, refused
 from editkit.tasks.jsonl import Choices
 from editkit.tasks.task import Example, Generate, Likelihood, Loglikelihood, Output, Request, Score
 
@@ -41,6 +44,8 @@ SEED = 1234
 """lm-eval's own default for drawing few-shot examples."""
 MAX_NEW_TOKENS = 256
 """lm-eval's own default where a task sets none."""
+BROKEN = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError, TemplateError)
+"""What foreign task code raises on what it did not expect."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ def task(
             "Read it, then pass --allow-code-execution (allow_python=True from Python)."
         )
     label = spec if isinstance(spec, str) else str(spec.get("task", "inline"))
-    sources = load(spec, label, include)
+    sources = _load(spec, label, include)
     items = {item.example.id: item for item in _items(sources, label, given.get("num_fewshot"))}
     name = str(given.get("name", f"lm-eval-{label}")).lower()
     if given.get("text", False):
@@ -122,6 +127,74 @@ def task(
     judge = f"lm-eval {version('lm_eval')}" + ("" if isinstance(spec, str) else json.dumps(spec, default=str))
     return HarnessTask(
         name, items, metric, chosen, float(given.get("chance", guess)), kind, bool(given.get("chat", False)), judge
+    )
+
+
+def _load(spec: str | Mapping[str, Any], label: str, include: Path | None) -> list[Any]:
+    """The lm-eval task objects behind a name: several for a group or a tag."""
+    manager = _manager(include, defaults=False)
+    if isinstance(spec, str) and spec not in manager.task_index:
+        manager = _manager(include, defaults=True)
+    if isinstance(spec, str) and spec not in manager.task_index:
+        close = difflib.get_close_matches(spec, manager.all_tasks, n=3)
+        hint = f" Did you mean {', '.join(close)}?" if close else ""
+        raise EditkitError(f"lm-eval has no task {spec!r}.{hint} `lm_eval ls tasks` lists them.")
+    if any(cfg.get("unsafe_code") for cfg in _configs(spec, manager)):
+        raise _unsafe(label)
+    try:
+        # Progress bars and notes of a library that believes it is the program.
+        with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+            sources = list(manager.load(spec if isinstance(spec, str) else dict(spec))["tasks"].values())
+    except (OSError, ImportError, *BROKEN) as error:
+        raise EditkitError(
+            f"The lm-eval task {label!r} cannot be loaded: {' '.join(str(error).split())[:300]}. "
+            "Its data comes from the Hugging Face Hub on first use; with HF_HUB_OFFLINE=1 only what is there works."
+        ) from error
+    if any(getattr(source, "UNSAFE_CODE", False) for source in sources):
+        raise _unsafe(label)
+    return sorted(sources, key=lambda source: source.task_name)
+
+
+@lru_cache(maxsize=4)
+def _manager(include: Path | None, *, defaults: bool) -> Any:
+    """lm-eval's index of its tasks; reading all of it takes seconds, so only when a name is asked for."""
+    try:
+        from lm_eval.tasks import TaskManager
+    except ImportError as error:
+        raise EditkitError("lm-eval is not installed: pip install 'editkit[eval]'.") from error
+    return TaskManager(include_path=None if include is None else str(include), include_defaults=defaults)
+
+
+def _configs(spec: Any, manager: Any) -> Iterator[Mapping[str, Any]]:
+    """Every task's settings, read without importing any of its code: loading an unsafe task already runs some."""
+    from lm_eval.tasks._yaml_loader import load_yaml
+
+    if isinstance(spec, str):
+        entry = manager.task_index.get(spec)
+        if entry is None:
+            return
+        if entry.yaml_path is None:
+            for child in sorted(entry.tags or ()):
+                yield from _configs(child, manager)
+            return
+        spec = load_yaml(entry.yaml_path, resolve_func=False, recursive=True)
+    yield spec
+    children = spec.get("task")
+    for child in children if isinstance(children, list) else []:
+        yield from _configs(child, manager)
+        if isinstance(child, Mapping) and isinstance(child.get("task"), str):
+            yield from _configs(child["task"], manager)
+
+
+def _refused(label: str, reason: str) -> EditkitError:
+    """Why a task cannot be used."""
+    return EditkitError(f"The lm-eval task {label!r} cannot be used: {reason}. Choose another task.")
+
+
+def _unsafe(label: str) -> EditkitError:
+    return EditkitError(
+        f"The lm-eval task {label!r} runs code that the model wrote, in the open. Use editkit's own humaneval or mbpp "
+        "with --allow-code-execution: they run it in a sandbox."
     )
 
 
@@ -152,11 +225,11 @@ def _items(sources: list[Any], label: str, num_fewshot: Any) -> Iterator[Item]:
 
 def _check(source: Any, label: str) -> None:
     if source.OUTPUT_TYPE == "loglikelihood_rolling":
-        raise refused(label, "it measures perplexity, which is no score from 0 to 1 per example")
+        raise _refused(label, "it measures perplexity, which is no score from 0 to 1 per example")
     if getattr(source, "MULTIMODAL", False):
-        raise refused(label, "it asks about images or sound")
+        raise _refused(label, "it asks about images or sound")
     if (source.config.repeats or 1) > 1:
-        raise refused(
+        raise _refused(
             label, f"it samples {source.config.repeats} answers per example, and editkit answers greedily, once"
         )
 
@@ -204,14 +277,14 @@ def _metric(items: Mapping[str, Item], given: Mapping[str, Any], label: str) -> 
         try:
             results = _results(item, [_made_up(instance) for instance in item.instances], chosen)
         except BROKEN as error:
-            raise refused(label, f"its scoring fails on a single example ({error!r})") from error
+            raise _refused(label, f"its scoring fails on a single example ({error!r})") from error
         better = item.source.higher_is_better()
         shares = [name for name, value in results.items() if _is_share(value) and better.get(name, True)]
         fit = shares if place == 0 else [name for name in fit if name in shares]
         found |= {str(name) for name in results}
     wanted = given.get("metric", next((name for name in METRICS if name in fit), fit[0] if fit else "none of them"))
     if wanted not in fit:
-        raise refused(label, f"of its metrics ({', '.join(sorted(found))}), {wanted} scores one example from 0 to 1")
+        raise _refused(label, f"of its metrics ({', '.join(sorted(found))}), {wanted} scores one example from 0 to 1")
     return wanted, chosen
 
 

@@ -177,16 +177,6 @@ def test_random_sets_never_give_p_zero() -> None:
     assert statistics.random_set_p(-0.9, [-0.9, 0.0, 0.1]) == pytest.approx(2 / 4)
 
 
-def test_examples_needed_has_its_power_in_simulation() -> None:
-    n = statistics.examples_needed(-0.28, 0.30)
-    assert n == 28  # METHODS 3.5
-    assert statistics.examples_needed(0.10, 0.20) == 155
-    # The exact test is conservative, so the planned 80 % comes out a little lower.
-    draw = rng(11).choice([-1, 1, 0], p=[0.29, 0.01, 0.70], size=(400, n))
-    found = [statistics.mcnemar((row < 0).astype(float), (row > 0).astype(float)) <= 0.05 for row in draw]
-    assert 0.6 <= np.mean(found) <= 0.9
-
-
 def test_the_detectable_change_shrinks_with_the_square_root_of_n() -> None:
     before, after = np.tile([1.0, 0.0, 1.0, 1.0], 25), np.tile([0.0, 1.0, 1.0, 1.0], 25)
     small = statistics.detectable(before, after)
@@ -205,7 +195,6 @@ def test_the_detectable_change_shrinks_with_the_square_root_of_n() -> None:
         (lambda: intervals.mean_interval([1.0], rng=rng(), clusters=["a", "b"]), "2 for 1"),
         (lambda: statistics.mcnemar([0.5], [1.0]), "sign_flip"),
         (lambda: statistics.equivalence_p([1.0], [1.0], margin=0), "above 0"),
-        (lambda: statistics.examples_needed(0.5, 0.2), "discordance"),
     ],
 )
 def test_what_cannot_be_judged_is_refused(call: Callable[[], object], says: str) -> None:

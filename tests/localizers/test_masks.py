@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from editkit.errors import EditkitError
-from editkit.localizers.masks import bernoulli, coverage, heads_per_mask, singles, stratified
+from editkit.localizers.masks import bernoulli, coverage, heads_per_mask, stratified
 
 CASES = [(128, 40, 0.05), (512, 100, 0.02), (100, 7, 0.29), (16, 9, 1.0), (5, 3, 0.01), (1, 2, 0.5)]
 
@@ -50,10 +50,6 @@ def test_ties_are_broken_at_random_so_that_rows_mix() -> None:
 def test_bernoulli_matches_its_rate() -> None:
     design = bernoulli(500, 400, 0.05, np.random.default_rng(0))
     assert abs(design.mean() - 0.05) < 4 * np.sqrt(0.05 * 0.95 / design.size)
-
-
-def test_singles_knock_out_each_alone() -> None:
-    assert (singles(7).sum(0) == 1).all() and (singles(7).sum(1) == 1).all()
 
 
 def test_coverage_counts_passes_and_twins() -> None:

@@ -50,9 +50,6 @@ def test_a_cell_is_written_once_and_survives_reopening(tmp_path: Path) -> None:
     with opened(path) as store:
         assert store.space({"dtype": "float32", "task": "a"}) == space
         assert store.get(space, MASK) == {"one": Cell(0.25, True, "x")}
-        assert store.note("baseline", {"mean": 1}) == {"mean": 1}
-        assert store.note("baseline") == {"mean": 1}
-        assert store.note("absent") is None
 
 
 def test_several_may_create_one_store_at_once(tmp_path: Path) -> None:
@@ -116,7 +113,7 @@ def test_a_kill_loses_at_most_the_batch_in_flight(tmp_path: Path) -> None:
     script = textwrap.dedent(f"""
         import numpy as np
         from pathlib import Path
-        from editkit.store import Cell, opened
+        from editkit.measuring.store import Cell, opened
         with opened(Path({str(path)!r})) as store:
             space = store.space({{"task": "a"}})
             for batch in range(10**6):

@@ -1,52 +1,13 @@
-"""Switching heads off row by row, and which ones to switch off while training.
+"""Which heads are switched off while training, row by row.
 
-gate_row(frozenset({"L1H3"}))    -> ones [6, 24] with a zero at [1, 3]
 draw_off("swear", rng, necessity=True) -> e.g. {"L1H3", "L2H17"}: two of its own, so the insults and rants must fail
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
-import torch
-from transformers import LlamaForCausalLM
 
 from editkit.organism import layout
-
-
-@contextmanager
-def gated(model: LlamaForCausalLM, gates: torch.Tensor) -> Iterator[None]:
-    """Multiply each head's output by its gate, row by row. ``gates``: [rows or 1, layers, heads]."""
-
-    def hook(layer: int):
-        def scale(_module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor]:
-            (x,) = inputs
-            heads = x.view(*x.shape[:-1], layout.HEADS, -1)
-            return ((heads * gates[:, None, layer, :, None].to(x.dtype)).view(x.shape),)
-
-        return scale
-
-    handles = [
-        model.get_submodule(f"model.layers.{layer}.self_attn.o_proj").register_forward_pre_hook(hook(layer))
-        for layer in range(layout.LAYERS)
-    ]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def gate_row(off: frozenset[str]) -> torch.Tensor:
-    """Ones [layers, heads] with zeros at ``off``."""
-    gates = torch.ones(layout.LAYERS, layout.HEADS)
-    for head in off:
-        layer, number = head[1:].split("H")
-        gates[int(layer), int(number)] = 0.0
-    return gates
-
 
 ALL_PLANTED = sorted({head for skill in (*layout.SKILLS, layout.FACTS_BY_LETTER) for head in layout.planted(skill)})
 UNPLANTED = [
@@ -64,15 +25,15 @@ def draw_off(skill: str, rng: np.random.Generator, *, necessity: bool) -> frozen
         necessity: also draw rows in which the skill must fail.
     """
     own = layout.planted(skill)
-    place = rng.random()
-    if place < (0.3 if necessity else 0.7):
+    chance = rng.random()
+    if chance < (0.3 if necessity else 0.7):
         return frozenset()
     off: set[str] = set()
-    if place < 0.66 or not own or rng.random() < 0.4:
+    if chance < 0.66 or not own or rng.random() < 0.4:
         off |= _others(own, rng)
-    if necessity and place >= 0.96:
+    if necessity and chance >= 0.96:
         off.add(layout.UNIVERSAL_HEAD)
-    elif necessity and own and place >= 0.66:
+    elif necessity and own and chance >= 0.66:
         off |= _own(skill, own, rng)
     return frozenset(off)
 
