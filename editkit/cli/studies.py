@@ -31,19 +31,17 @@ def study(file: Path, out: Path | None, work: Path | None, planned: bool, gpu: s
 
     require_folder("--out", out)
     wanted = studies.read(file)
-    text, failed = (_predicted(wanted, file, gpu), False) if planned else _measured(wanted, file, work, options)
+    if planned:
+        from editkit.planning.study_cost import plan
+
+        text, failed = plan(wanted, gpu=gpu, folder=file.parent).table(), False
+    else:
+        text, failed = _measured(wanted, file, work, options)
     click.echo(text, nl=False)
     if out is not None:
         write(out, text.encode())
     if failed:
         raise EditkitError("No cell of this study could be measured: the table says why.")
-
-
-def _predicted(wanted: Study, file: Path, gpu: str) -> str:
-    from editkit.cli import study_cost_table as render
-    from editkit.planning.study_cost import plan
-
-    return render.table(plan(wanted, gpu=gpu, folder=file.parent))
 
 
 def _measured(wanted: Study, file: Path, work: Path | None, options: dict[str, Any]) -> tuple[str, bool]:
