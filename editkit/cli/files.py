@@ -79,7 +79,7 @@ def card(out: Path) -> None:
 
     The figures and the page too, and the manifest gets their new hashes.
     """
-    from editkit.render.folder import render_again
+    from editkit.render.evidence_folder import render_again
 
     render_again(out)
     click.echo(out / "README.md")
@@ -92,7 +92,7 @@ def report(out: Path) -> None:
 
     The figures and the card too, and the manifest gets their new hashes.
     """
-    from editkit.render.folder import render_again
+    from editkit.render.evidence_folder import render_again
 
     render_again(out)
     click.echo(out / "editkit" / "report.html")

@@ -60,8 +60,8 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, heads: str | None
         return
     from editkit import api
     from editkit.cli import publishing, terminal
+    from editkit.evidence.outcome import Outcome
     from editkit.hub import Preflight, Pushed
-    from editkit.render.folder import Outcome
 
     document: dict[str, Any] = {}
 
@@ -76,7 +76,8 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, heads: str | None
     try:
         api.remove_capability(name, heads=number, command=_as_typed(), stages=terminal.stages(), told=told, **options)
     except (NotLocalized, TooMuchDamage) as error:
-        told(error.outcome)
+        if isinstance(error.outcome, Outcome):
+            told(error.outcome)
         raise
     finally:
         if document:
@@ -178,7 +179,7 @@ def _load(options: dict[str, Any]) -> Any:
 def _try_dry(name: str, as_json: bool, out: Path | None, push: str | None, **options: Any) -> None:
     """The plan, then what would be refused: the output directory, the room for it, the repository."""
     from editkit.checkpoints.staging import check_free, default_out
-    from editkit.render.folder import is_evidence_only
+    from editkit.render.evidence_folder import is_evidence_only
 
     found = _show_plan(name, as_json, options["model"], options["revision"], options["method"])
     target = out or default_out(found.model, found.recipe)

@@ -25,18 +25,18 @@ from editkit.cli.tables import Fitting, columns, pairs
 from editkit.evidence.localization import Effect, Localization
 from editkit.evidence.report import EvalReport, Row
 from editkit.render import wording
-from editkit.render.differing import Pieces, differing
-from editkit.render.headmap import is_certain
+from editkit.render.diagnostics import joint
+from editkit.render.head_map import is_certain
 from editkit.render.inert import clean
-from editkit.render.joint import joint
+from editkit.render.word_diff import Pieces, differing
 from editkit.units import Head, Unit
 from editkit.units import show as names
 
 if TYPE_CHECKING:
+    from editkit.evidence.outcome import Outcome
     from editkit.localizers.universal import Universals
     from editkit.planning.inspection import Inspection
     from editkit.removal.comparison import Standings
-    from editkit.render.folder import Outcome
 
 __all__ = [
     "compared",

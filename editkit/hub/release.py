@@ -94,11 +94,11 @@ def _with_override(
 
 def _rendered_with(out: Path, reasons: tuple[str, ...]) -> dict[str, bytes]:
     """Provenance, card and page of a measured removal, rendered again with the override recorded."""
-    from editkit.render import folder as outcome
+    from editkit.render import evidence_folder
 
-    found = outcome.read(out)
+    found = evidence_folder.read(out)
     provenance = replace(found.provenance, override=" ".join(reasons))
-    card, page = outcome.texts(replace(found, provenance=provenance))
+    card, page = evidence_folder.texts(replace(found, provenance=provenance))
     made = {"editkit/provenance.json": provenance.to_json(), "README.md": card, "editkit/report.html": page}
     return {path: text.encode() for path, text in made.items()}
 

@@ -22,6 +22,7 @@ from editkit.errors import EditkitError, NotLocalized, TooMuchDamage, UsageError
 from editkit.evidence import report as evaluation
 from editkit.evidence.exhibits import Exhibits
 from editkit.evidence.localization import Localization
+from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import Provenance
 from editkit.measuring.store import Store, opened
 from editkit.models.language_model import LanguageModel
@@ -44,7 +45,7 @@ from editkit.removal.trial import (
     transcript_lines,
     transcripts,
 )
-from editkit.render.folder import Outcome, is_evidence_only, write, write_evidence
+from editkit.render.evidence_folder import is_evidence_only, write, write_evidence
 from editkit.tasks.task import Likelihood, examples_of
 from editkit.units import Head
 from editkit.workspace import Work

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,14 @@ from rich.console import Console
 from editkit.checkpoints.architecture import Architecture, Site, Unreachable
 from editkit.cli import terminal
 from editkit.cli.stages import stages
+from editkit.evidence.outcome import Outcome
 from editkit.evidence.report import Interval
 from editkit.localizers.universal import Universals
 from editkit.planning.inspection import Format, Inspection
 from editkit.removal.comparison import Standing, Standings
 from editkit.render import wording
 from editkit.units import Head
-from tests.made_evidence import Evidence, evidence
+from tests.made_evidence import evidence
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,9 +36,8 @@ def shown(thing: Any, width: int = 140, **options: Any) -> str:
     return stream.getvalue()
 
 
-def outcome(found: Evidence, **changes: Any) -> Any:
-    provenance = replace(found.provenance, **changes)
-    return SimpleNamespace(**(vars(found) | {"provenance": provenance}), out=Path("build/a demo"))
+def outcome(found: Outcome, **changes: Any) -> Outcome:
+    return replace(found, out=Path("build/a demo"), provenance=replace(found.provenance, **changes))
 
 
 @pytest.mark.parametrize("width", [50, 80, 100, 140])
