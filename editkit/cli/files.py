@@ -7,14 +7,13 @@ from typing import Any
 
 import click
 
-from editkit.cli.commands import as_json, note, print_json, say
-
-FOLDER = click.Path(path_type=Path, file_okay=False)
+from editkit.cli.options import FOLDER, as_json, revision
+from editkit.cli.streams import note, print_json, say
 
 
 @click.command()
 @click.argument("model", required=False)
-@click.option("--revision", metavar="R", help="Hub commit, branch or tag.")
+@revision
 @click.option("--heads", metavar="L11H2,L26H7", help="The heads to remove.")
 @click.option("--edit", type=click.Path(path_type=Path, exists=True), metavar="FILE", help="An edit.json or a delta.")
 @click.option("-o", "--out", type=FOLDER, required=True, metavar="OUT")

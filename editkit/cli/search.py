@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editkit.cli.commands import (
+from editkit.cli.options import (
+    FILE,
     allow_code,
     as_json,
     method,
-    note,
     placing,
-    print_json,
     remote_code,
     require_folder,
+    revision,
     seed,
     which_model,
     work,
     write,
 )
+from editkit.cli.streams import console, note, print_json, show
 from editkit.errors import NotLocalized, TooMuchDamage, UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, heads: str | None
         _try_dry(name, as_json, **options)
         return
     from editkit import api
-    from editkit.cli import publishing, terminal
+    from editkit.cli import tables
+    from editkit.cli.stages import on_stderr
     from editkit.evidence.outcome import Outcome
     from editkit.hub import Preflight, Pushed
 
@@ -67,14 +69,14 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, heads: str | None
 
     def told(news: Preflight | Outcome | Pushed) -> None:
         if isinstance(news, Preflight):
-            terminal.console(sys.stderr).print(publishing.preflight(news))
+            console(sys.stderr).print(tables.preflight(news))
         elif as_json:
             document.update(news.summary() if isinstance(news, Outcome) else {"pushed": asdict(news)})
         else:
-            terminal.show(terminal.removal(news) if isinstance(news, Outcome) else publishing.pushed(news))
+            show(tables.removal(news) if isinstance(news, Outcome) else tables.pushed(news))
 
     try:
-        api.remove_capability(name, heads=number, command=_as_typed(), stages=terminal.stages(), told=told, **options)
+        api.remove_capability(name, heads=number, command=_as_typed(), stages=on_stderr(), told=told, **options)
     except (NotLocalized, TooMuchDamage) as error:
         if isinstance(error.outcome, Outcome):
             told(error.outcome)
@@ -96,18 +98,18 @@ def plan(name: str, model: str | None, revision: str | None, method: str | None,
 
 @click.command()
 @click.argument("model", required=False)
-@click.option("--revision", metavar="R", help="Hub commit, branch or tag.")
+@revision
 @as_json
 def inspect(model: str | None, revision: str | None, as_json: bool) -> None:
     """Layers, heads, widths, from metadata alone.
 
     Also what is out of reach and why, and what each export format can do.
     """
-    from editkit.cli import terminal
+    from editkit.cli import tables
     from editkit.planning.inspection import inspect as look
 
     found = look(model, revision=revision)
-    print_json(found.to_dict()) if as_json else terminal.show(terminal.inspection(found))
+    print_json(found.to_dict()) if as_json else show(tables.inspection(found))
 
 
 @click.command()
@@ -119,11 +121,11 @@ def inspect(model: str | None, revision: str | None, as_json: bool) -> None:
 @remote_code
 @allow_code
 @work
-@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="F", help="Write the JSON here.")
-@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="F", help="Write a head map here.")
+@click.option("-o", "--out", type=FILE, metavar="F", help="Write the JSON here.")
+@click.option("--plot", type=FILE, metavar="F", help="Write a head map here.")
 @as_json
 def localize(name: str, out: Path | None, plot: Path | None, as_json: bool, **options: Any) -> None:
-    """Rank the heads a capability hangs on.
+    """Rank the heads a capability depends on.
 
     With intervals and diagnostics. Exit code 3 if there are none.
     """
@@ -133,17 +135,18 @@ def localize(name: str, out: Path | None, plot: Path | None, as_json: bool, **op
     require_folder("--plot", plot)
     recipe.read(name)  # a name that is none is told before anything heavy is imported or loaded
     from editkit import api
-    from editkit.cli import terminal
+    from editkit.cli import tables
+    from editkit.cli.stages import on_stderr
 
     if options["model"] is None:
         note(BUNDLED)
     model = _load(options)
-    found = api.localize(model, name, stages=terminal.stages(), **options)
+    found = api.localize(model, name, stages=on_stderr(), **options)
     if out is not None:
         write(out, found.to_json().encode())
     if plot is not None:
         write(plot, api.head_map(model, found))
-    click.echo(found.to_json(), nl=False) if as_json else terminal.show(terminal.localization(found))
+    click.echo(found.to_json(), nl=False) if as_json else show(tables.localization(found))
     if not found.found:
         raise NotLocalized(f"{name!r} did not localize: no head's knockout lowers it by more than chance explains.")
 
@@ -158,14 +161,15 @@ def localize(name: str, out: Path | None, plot: Path | None, as_json: bool, **op
 def universal(as_json: bool, **options: Any) -> None:
     """Heads whose knockout breaks unrelated tasks."""
     from editkit import api
-    from editkit.cli import terminal
+    from editkit.cli import tables
+    from editkit.cli.stages import on_stderr
 
     if options["model"] is None:
         note(BUNDLED)
     model = _load(options)
-    found = api.universal(model, stages=terminal.stages(), **options)
+    found = api.universal(model, stages=on_stderr(), **options)
     heads = model.architecture.heads
-    print_json(found.to_dict(heads)) if as_json else terminal.show(terminal.universal(found, heads))
+    print_json(found.to_dict(heads)) if as_json else show(tables.universal(found, heads))
 
 
 def _load(options: dict[str, Any]) -> Any:
@@ -186,18 +190,18 @@ def _try_dry(name: str, as_json: bool, out: Path | None, push: str | None, **opt
     if not is_evidence_only(target):
         check_free(target, needed=found.disk)
     if push is not None:
-        from editkit.cli import publishing, terminal
+        from editkit.cli import tables
         from editkit.hub import preflight
 
-        terminal.console(sys.stderr).print(publishing.preflight(preflight(push, base=None)))
+        console(sys.stderr).print(tables.preflight(preflight(push, base=None)))
 
 
 def _show_plan(name: str, as_json: bool, model: str | None, revision: str | None, method: str | None) -> Plan:
-    from editkit.cli import terminal
+    from editkit.cli import tables
     from editkit.planning.run_cost import plan as planned
 
     found = planned(name, model=model, revision=revision, method=method)
-    print_json(found.to_dict()) if as_json else terminal.show(terminal.pairs(found.facts()))
+    print_json(found.to_dict()) if as_json else show(tables.pairs(found.facts()))
     return found
 
 

@@ -18,7 +18,7 @@ import yaml
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from editkit.cli import terminal
+from editkit.cli import tables
 from editkit.render import card, figures, page
 from editkit.render.inert import clean, code, fence, prose, web_address
 from tests.made_evidence import hostile
@@ -204,9 +204,9 @@ def test_the_figures_draw_any_name(recwarn):
 def test_the_terminal_shows_text_and_obeys_none(name):
     found, stream = hostile(CORPUS[name]), io.StringIO()
     place = Console(file=stream, width=120, force_terminal=False, color_system=None)
-    place.print(terminal.removal(found))
-    place.print(terminal.localization(found.localization))
-    place.print(terminal.comparison(CORPUS[name], CORPUS[name], "other"))
+    place.print(tables.removal(found))
+    place.print(tables.localization(found.localization))
+    place.print(tables.comparison(CORPUS[name], CORPUS[name], "other"))
     shown = stream.getvalue()
     assert hidden(shown.replace("\u200d", "").replace("\u200c", "")) == set()
     if name == "markup":
