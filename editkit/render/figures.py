@@ -33,6 +33,7 @@ SETTINGS: Any = {
     "text.parse_math": False,
     "text.usetex": False,
     "svg.fonttype": "none",
+    "svg.hashsalt": "editkit",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.spines.left": False,
@@ -96,25 +97,27 @@ def null_svg(report: EvalReport, fate: wording.Fate) -> str:
 def _svg(name: str, label: str, draw: Draw) -> str:
     """A figure for the page: real text, colours from the page's CSS, so that light and dark both work."""
     quiet = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    text = _drawn(draw, Theme(*VARIABLES), "svg", salt=name, transparent=True, metadata=quiet).decode()
+    text = _drawn(draw, Theme(*VARIABLES), "svg", transparent=True, metadata=quiet).decode()
     text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text[text.index("<svg ") :], count=1, flags=re.DOTALL)
-    text = re.sub(r"<[^<>]*>", lambda tag: _restyled(tag[0]), text)  # tags only: names may hold anything but < and >
+    # In tags only: a name is text, in which < and > are escaped.
+    text = re.sub(r"<[^<>]*>", lambda tag: _restyled(tag[0], name), text)
     return text.replace("<svg ", f'<svg class="figure" role="img" aria-label="{html.escape(label)}" ', 1)
 
 
-def _restyled(tag: str) -> str:
-    """Variables for colours. No ids of groups: nothing refers to them, and each figure would have the same."""
+def _restyled(tag: str, name: str) -> str:
+    """Variables for colours; ids that are unique on a page with several figures, and none for groups."""
     tag = re.sub(r"#0[0-9a-f]0b0c", lambda colour: VARIABLES[colour[0]], " ".join(tag.split()))
-    return re.sub(r'^(<g) id="[^"]*"', r"\1", tag).replace("xlink:href", "href")
+    tag = re.sub(r'^(<g) id="[^"]*"', r"\1", tag).replace("xlink:href", "href")
+    return re.sub(r'( id="| href="#|url\(#)', rf"\g<1>{name}-", tag)
 
 
-def _drawn(draw: Draw, theme: Theme, kind: str, *, salt: str = "", **save: Any) -> bytes:
-    """Run a drawing and return the file's bytes. ``salt`` makes the ids in an SVG its own."""
+def _drawn(draw: Draw, theme: Theme, kind: str, **save: Any) -> bytes:
+    """Run a drawing and return the file's bytes."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     buffer = io.BytesIO()
-    with rc_context(SETTINGS | {"svg.hashsalt": salt}), warnings.catch_warnings():
+    with rc_context(SETTINGS), warnings.catch_warnings():
         # A name in a script that the font lacks is drawn as boxes; that is no reason to print warnings.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure = Figure(layout="constrained")
