@@ -12,7 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from editkit.render import folder as outcome
+from editkit.render import evidence_folder
 
 HERE = Path(__file__).parent
 EVIDENCE = ("edit.json", "localization.json", "report.json", "provenance.json")
@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> None:
         name, _, run = argument.partition("=")
         take(name, Path(run))
     for example in examples():
-        outcome.render(example, outcome.read(example))
+        evidence_folder.render(example, evidence_folder.read(example))
         print(example / "README.md")
 
 
@@ -33,7 +33,7 @@ def examples() -> list[Path]:
 
 def take(name: str, run: Path) -> None:
     """Copy a run's evidence; nothing else of it."""
-    outcome.read(run)  # complete and readable, or an error that names the file
+    evidence_folder.read(run)  # complete and readable, or an error that names the file
     folder = HERE / name / "editkit"
     folder.mkdir(parents=True, exist_ok=True)
     for file in EVIDENCE:

@@ -16,6 +16,7 @@ from editkit.checkpoints.source import Source, resolve
 from editkit.checkpoints.staging import default_out
 from editkit.edit import Edit
 from editkit.evidence.localization import Localization
+from editkit.evidence.outcome import Outcome
 from editkit.evidence.report import Criteria, EvalReport
 from editkit.localizers.universal import Universals
 from editkit.measuring.ledger import Ledger
@@ -31,7 +32,6 @@ from editkit.removal.recipe import Recipe
 from editkit.removal.remove import Run
 from editkit.removal.remove import remove_capability as remove
 from editkit.removal.trial import Trial
-from editkit.render.folder import Outcome
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.find import find
 from editkit.units import Unit, units
@@ -155,10 +155,10 @@ def head_map(model: LanguageModel, found: Localization) -> bytes:
     """A PNG: layers x heads, coloured by effect."""
     from editkit.checkpoints.base_card import base_model, shape
     from editkit.evidence.provenance import Provenance
-    from editkit.render import plots
+    from editkit.render import head_map as maps
 
     origin = Provenance("", "", "", base_model(model.source, dtype=model.dtype), "", shape=shape(model.architecture))
-    return plots.head_map(Edit(model.source.base, frozenset()), found, origin)
+    return maps.png(Edit(model.source.base, frozenset()), found, origin)
 
 
 def compare(

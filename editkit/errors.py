@@ -11,8 +11,6 @@ EditkitError            1   a message that says what, where, expected, found, an
 
 from __future__ import annotations
 
-from typing import Any
-
 
 def first_line(error: BaseException) -> str:
     """The first line of what an error of some library says, or its kind where it says nothing."""
@@ -23,8 +21,8 @@ class EditkitError(Exception):
     """An error with a message for the user; the command line prints it without a traceback."""
 
     exit_code = 1
-    outcome: Any = None
-    """The evidence (``editkit.render.folder.Outcome``), where the error is that the goal was not met."""
+    outcome: object = None
+    """The evidence of ``NotLocalized`` and ``TooMuchDamage``: an ``editkit.evidence.outcome.Outcome``."""
 
 
 class OutOfMemory(EditkitError):

@@ -6,13 +6,15 @@ the text into every field that a model, a recipe or a user controls.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from editkit.edit import Base, Edit
 from editkit.evidence.exhibits import Audit, Dose, Exhibits, Transcript
 from editkit.evidence.localization import Effect, Localization
+from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import BaseModel, LayerShape, Provenance
 from editkit.evidence.report import EvalReport, Interval, Row, random_heads, report
 from editkit.units import Head
@@ -31,39 +33,33 @@ RETAIN = {
 }
 
 
-@dataclass(frozen=True)
-class Evidence:
-    edit: Edit
-    localization: Localization
-    report: EvalReport
-    provenance: Provenance
-    exhibits: Exhibits
-
-    @property
-    def four(self) -> tuple[Edit, Localization, EvalReport, Provenance]:
-        return self.edit, self.localization, self.report, self.provenance
-
-
-def evidence(status: str = "met") -> Evidence:
-    return Evidence(
+def evidence(status: str = "met") -> Outcome:
+    return Outcome(
+        Path("out"),
         Edit(Base("editkit-organism", "sha256:" + "5e" * 32), frozenset(REMOVED)),
         _localization(),
         _report(status),
-        _provenance(),
         _exhibits(),
+        _provenance(),
     )
 
 
-def hostile(text: str) -> Evidence:
+def hostile(text: str) -> Outcome:
     """The same evidence with ``text`` in every field that somebody else controls."""
     good = evidence("goal-missed")
     encodable = text.encode("utf-8", "replace").decode()  # an edit is hashed as UTF-8
     rows = tuple(replace(row, task=f"{text}{place}", split=text) for place, row in enumerate(good.report.rows))
     base = BaseModel(text, text, "hub", text, text, text, (text, text), text, (text,), (text,), text)
-    return Evidence(
+    return Outcome(
+        Path("out"),
         Edit(Base(encodable, encodable), frozenset(REMOVED)),
         replace(good.localization, method=text, diagnostics={text: text, "nested": {text: [text, 1.5]}}),
         replace(good.report, rows=rows, verdict=replace(good.report.verdict, reasons=(text, f"1. {text}"))),
+        Exhibits(
+            good.exhibits.dose,
+            (Transcript(rows[0].task, text, text, text), Transcript(text, text, text, text)),
+            (Audit(text, text, True), Audit("relearn", text, False)),
+        ),
         replace(
             good.provenance,
             command=text,
@@ -76,11 +72,6 @@ def hostile(text: str) -> Evidence:
             versions={text: text},
             hashes={text: text},
             override=text,
-        ),
-        Exhibits(
-            good.exhibits.dose,
-            (Transcript(rows[0].task, text, text, text), Transcript(text, text, text, text)),
-            (Audit(text, text, True), Audit("relearn", text, False)),
         ),
     )
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.organism.dropout import UNPLANTED
-from editkit.measuring.ledger import task_scores
+from editkit.measuring.answers import task_scores
+from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
 from editkit.models.loading import load
 from editkit.organism import layout
@@ -43,7 +44,7 @@ def measure(folder: Path, *, twin: str, limit: int | None, seed: int) -> dict[st
         started = time.monotonic()
         examples = examples_of(task, "report", limit=limit)
         with opened(None) as store:
-            table = task_scores(model, task, examples, masks, store)
+            table = task_scores(Ledger(model, store), task, examples, masks)
         for name, cells in zip(sets, table, strict=True):
             means[name][task.name] = round(float(np.mean([cell.value for cell in cells])), 4)
         print(f"{task.name} base {means['base'][task.name]:.3f} {time.monotonic() - started:.0f}s", flush=True)

@@ -7,6 +7,7 @@ from collections import Counter
 import click
 
 from editkit.cli.commands import Commands
+from editkit.cli.streams import show
 
 
 @click.group(cls=Commands, invoke_without_command=True)
@@ -61,6 +62,6 @@ def show_task(name: str, count: int) -> None:
 
 
 def show_pairs(facts: dict[str, str]) -> None:
-    from editkit.cli import terminal
+    from editkit.cli import tables
 
-    terminal.show(terminal.pairs(facts))
+    show(tables.pairs(facts))

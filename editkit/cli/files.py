@@ -7,14 +7,13 @@ from typing import Any
 
 import click
 
-from editkit.cli.commands import as_json, note, print_json, say
-
-FOLDER = click.Path(path_type=Path, file_okay=False)
+from editkit.cli.options import FOLDER, as_json, revision
+from editkit.cli.streams import note, print_json, say
 
 
 @click.command()
 @click.argument("model", required=False)
-@click.option("--revision", metavar="R", help="Hub commit, branch or tag.")
+@revision
 @click.option("--heads", metavar="L11H2,L26H7", help="The heads to remove.")
 @click.option(
     "--edit",
@@ -81,7 +80,7 @@ def card(out: Path) -> None:
 
     The figures and the page too, and the manifest gets their new hashes.
     """
-    from editkit.render.folder import render_again
+    from editkit.render.evidence_folder import render_again
 
     render_again(out)
     click.echo(out / "README.md")
@@ -94,7 +93,7 @@ def report(out: Path) -> None:
 
     The figures and the card too, and the manifest gets their new hashes.
     """
-    from editkit.render.folder import render_again
+    from editkit.render.evidence_folder import render_again
 
     render_again(out)
     click.echo(out / "editkit" / "report.html")

@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
-from editkit.cli.commands import as_json, print_json
+from editkit.cli.options import FOLDER, as_json
+from editkit.cli.streams import print_json, show
 
 
 @click.command()
-@click.argument("out", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("out", type=FOLDER)
 @click.argument("repo")
 @click.option("--public", is_flag=True, help="Readable by everybody. Default: private.")
 @click.option("--create-pr", is_flag=True, help="As a pull request to a repository that exists.")
@@ -25,14 +26,14 @@ def push(out: Path, repo: str, as_json: bool, **options: Any) -> None:
 
     Everything is checked before and compared after; private unless --public.
     """
-    from editkit.cli import publishing, streams
+    from editkit.cli import tables
     from editkit.hub import push as publish
 
     pushed = publish(out, repo, **options)
     if as_json:
         print_json(asdict(pushed))
     else:
-        streams.show(publishing.pushed(pushed, dry_run=options["dry_run"]))
+        show(tables.pushed(pushed, dry_run=options["dry_run"]))
 
 
 @click.command("pull-verify")
@@ -45,11 +46,11 @@ def pull_verify(repo: str, revision: str | None, base: str | None, as_json: bool
 
     Exactly the stated slices differ and are zero. Exit code 5 if not.
     """
-    from editkit.cli import publishing, streams
+    from editkit.cli import tables
     from editkit.hub import pull_verify as checked
 
     found = checked(repo, revision=revision, base=base)
     if as_json:
         print_json(asdict(found))
     else:
-        streams.show(publishing.verification(found))
+        show(tables.verification(found))

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from editkit.cli.commands import allow_code, as_json, placement, placing, print_json, remote_code, seed, session, work
+from editkit.cli.options import allow_code, as_json, device, placement, placing, remote_code, seed, session, work
+from editkit.cli.streams import print_json, show
 
 
 @click.command()
@@ -26,15 +27,15 @@ def evaluate(model: str | None, base: str | None, as_json: bool, **options: Any)
     With --base: paired differences on the same examples, and a verdict.
     """
     from editkit import api
-    from editkit.cli import terminal
+    from editkit.cli import tables
 
     options |= {"placement": placement(options), "session": session(options)}
     if base is None:
         found = api.standings(model, **options)
-        click.echo(found.to_json(), nl=False) if as_json else terminal.show(terminal.standings(found))
+        click.echo(found.to_json(), nl=False) if as_json else show(tables.standings(found))
     else:
         report = api.evaluate(model, base=base, **options)
-        click.echo(report.to_json(), nl=False) if as_json else terminal.show(terminal.compared(report))
+        click.echo(report.to_json(), nl=False) if as_json else show(tables.compared(report))
 
 
 @click.command()
@@ -42,16 +43,16 @@ def evaluate(model: str | None, base: str | None, as_json: bool, **options: Any)
 @click.option("--base", metavar="MODEL", required=True)
 @click.option("--prompt", metavar="TEXT", required=True)
 @click.option("--max-new-tokens", default=64, show_default=True, metavar="N", type=click.IntRange(min=1))
-@click.option("--device", default="auto", show_default=True, metavar="D")
+@device
 @remote_code
 @as_json
 def compare(prompt: str, as_json: bool, **options: Any) -> None:
     """Both answers to one prompt, side by side."""
     from editkit import api
-    from editkit.cli import terminal
+    from editkit.cli import tables
 
     before, after = api.compare(prompt=prompt, placement=placement(options), **options)
     if as_json:
         print_json({"prompt": prompt, "base": before, "model": after})
     else:
-        terminal.show(terminal.comparison(prompt, before, after))
+        show(tables.comparison(prompt, before, after))

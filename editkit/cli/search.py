@@ -11,28 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editkit.cli.commands import (
+from editkit.cli.options import (
+    FILE,
     allow_code,
     as_json,
     method,
-    note,
     placement,
     placing,
-    print_json,
     remote_code,
     require_folder,
+    revision,
     seed,
     session,
     which_model,
     work,
     write,
 )
+from editkit.cli.streams import console, note, print_json, show
 from editkit.errors import NotLocalized, TooMuchDamage, UsageError
 
 if TYPE_CHECKING:
+    from editkit.evidence.outcome import Outcome
     from editkit.models.language_model import LanguageModel
     from editkit.planning.run_cost import Plan
-    from editkit.render.folder import Outcome
 
 BUNDLED = "No --model given: using the small bundled model (the organism)."
 
@@ -64,21 +65,19 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, heads: str | None
         return
     from editkit import api
     from editkit.checkpoints.source import here, named, resolve
-    from editkit.cli import publishing, terminal
+    from editkit.cli import tables
+    from editkit.evidence.outcome import Outcome
     from editkit.hub import preflight, push_finished
 
     push, model, revision = (options.pop(key) for key in ("push", "model", "revision"))
     if push is not None:  # before anything is downloaded
         base = named(model, revision)
-        terminal.console(sys.stderr).print(publishing.preflight(preflight(push, base=base, like=here(model))))
+        console(sys.stderr).print(tables.preflight(preflight(push, base=base, like=here(model))))
     source = resolve(model, revision)
     document: dict[str, Any] = {}
 
     def told(outcome: Outcome) -> None:
-        if as_json:
-            document.update(outcome.summary())
-        else:
-            terminal.show(terminal.removal(outcome))
+        document.update(outcome.summary()) if as_json else show(tables.removal(outcome))
 
     options |= {"placement": placement(options), "session": session(options, _as_typed())}
     try:
@@ -88,9 +87,10 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, heads: str | None
             pushed = push_finished(outcome.out, push)
             document["pushed"] = asdict(pushed)
             if not as_json:
-                terminal.show(publishing.pushed(pushed))
+                show(tables.pushed(pushed))
     except (NotLocalized, TooMuchDamage) as error:
-        told(error.outcome)
+        if isinstance(error.outcome, Outcome):
+            told(error.outcome)
         raise
     finally:
         if as_json and document:
@@ -109,18 +109,18 @@ def plan(name: str, model: str | None, revision: str | None, method: str | None,
 
 @click.command()
 @click.argument("model", required=False)
-@click.option("--revision", metavar="R", help="Hub commit, branch or tag.")
+@revision
 @as_json
 def inspect(model: str | None, revision: str | None, as_json: bool) -> None:
     """Layers, heads, widths, from metadata alone.
 
     Also what is out of reach and why, and what each export format can do.
     """
-    from editkit.cli import terminal
+    from editkit.cli import tables
     from editkit.planning.inspection import inspect as look
 
     found = look(model, revision=revision)
-    print_json(found.to_dict()) if as_json else terminal.show(terminal.inspection(found))
+    print_json(found.to_dict()) if as_json else show(tables.inspection(found))
 
 
 @click.command()
@@ -132,8 +132,8 @@ def inspect(model: str | None, revision: str | None, as_json: bool) -> None:
 @remote_code
 @allow_code
 @work
-@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="F", help="Write the JSON here.")
-@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="F", help="Write a head map here.")
+@click.option("-o", "--out", type=FILE, metavar="F", help="Write the JSON here.")
+@click.option("--plot", type=FILE, metavar="F", help="Write a head map here.")
 @as_json
 def localize(name: str, out: Path | None, plot: Path | None, as_json: bool, **options: Any) -> None:
     """Rank the heads a capability depends on.
@@ -146,7 +146,7 @@ def localize(name: str, out: Path | None, plot: Path | None, as_json: bool, **op
     require_folder("--plot", plot)
     recipe.read(name)  # a name that is none is told before anything heavy is imported or loaded
     from editkit import api
-    from editkit.cli import terminal
+    from editkit.cli import tables
 
     if options["model"] is None:
         note(BUNDLED)
@@ -156,7 +156,7 @@ def localize(name: str, out: Path | None, plot: Path | None, as_json: bool, **op
         write(out, found.to_json().encode())
     if plot is not None:
         write(plot, api.head_map(model, found))
-    click.echo(found.to_json(), nl=False) if as_json else terminal.show(terminal.localization(found))
+    click.echo(found.to_json(), nl=False) if as_json else show(tables.localization(found))
     if not found.found:
         raise NotLocalized(f"{name!r} did not localize: no head's knockout lowers it by more than chance explains.")
 
@@ -171,14 +171,14 @@ def localize(name: str, out: Path | None, plot: Path | None, as_json: bool, **op
 def universal(as_json: bool, **options: Any) -> None:
     """Heads whose knockout breaks unrelated tasks."""
     from editkit import api
-    from editkit.cli import terminal
+    from editkit.cli import tables
 
     if options["model"] is None:
         note(BUNDLED)
     model = _load(options)
     found = api.universal(model, session=session(options), **options)
     heads = model.architecture.heads
-    print_json(found.to_dict(heads)) if as_json else terminal.show(terminal.universal(found, heads))
+    print_json(found.to_dict(heads)) if as_json else show(tables.universal(found, heads))
 
 
 def _load(options: dict[str, Any]) -> LanguageModel:
@@ -192,25 +192,25 @@ def _load(options: dict[str, Any]) -> LanguageModel:
 def _try_dry(name: str, as_json: bool, out: Path | None, push: str | None, **options: Any) -> None:
     """The plan, then what would be refused: the output directory, the room for it, the repository."""
     from editkit.checkpoints.staging import check_free, default_out
-    from editkit.render.folder import is_evidence_only
+    from editkit.render.evidence_folder import is_evidence_only
 
     found = _show_plan(name, as_json, options["model"], options["revision"], options["method"])
     target = out or default_out(found.model, found.recipe)
     if not is_evidence_only(target):
         check_free(target, needed=found.disk)
     if push is not None:
-        from editkit.cli import publishing, terminal
+        from editkit.cli import tables
         from editkit.hub import preflight
 
-        terminal.console(sys.stderr).print(publishing.preflight(preflight(push, base=None)))
+        console(sys.stderr).print(tables.preflight(preflight(push, base=None)))
 
 
 def _show_plan(name: str, as_json: bool, model: str | None, revision: str | None, method: str | None) -> Plan:
-    from editkit.cli import terminal
+    from editkit.cli import tables
     from editkit.planning.run_cost import plan as planned
 
     found = planned(name, model=model, revision=revision, method=method)
-    print_json(found.to_dict()) if as_json else terminal.show(terminal.pairs(found.facts()))
+    print_json(found.to_dict()) if as_json else show(tables.pairs(found.facts()))
     return found
 
 

@@ -1,9 +1,9 @@
 """Progress for people: a bar with the time left on a terminal, else a line for each stage that took time. On stderr.
 
-with stages()("Finding heads", 4000) as advance:
+with on_stderr()("Finding heads", 4000) as advance:
     advance(100)
 
-Finding heads  ━━━━━━━╸━━━━━━━━  1,203/4,000  0:00:41  0:01:35 left
+Finding heads  ━━━━━━━╸━━━━━━━━ 1203/4000 01:35
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Column
 from rich.text import Text
 
@@ -23,14 +23,14 @@ from editkit.progress import Advance, Stages
 from editkit.render.inert import clean
 
 
-def stages(console: Console | None = None, *, shortest: float = 0.5) -> Stages:
+def on_stderr(console: Console | None = None, *, shortest: float = 0.5) -> Stages:
     """The way work tells people that it advances; stages may be nested, and each leaves one line.
 
     Args:
         shortest: away from a terminal, a stage of fewer seconds (its measurements were there already) leaves none.
     """
-    place = console or streams.console(sys.stderr)
-    return _bars(place) if place.is_terminal else _lines(place, shortest)
+    stderr = console or streams.console(sys.stderr)
+    return _bars(stderr) if stderr.is_terminal else _lines(stderr, shortest)
 
 
 def _lines(console: Console, shortest: float) -> Stages:
@@ -80,27 +80,10 @@ def _progress(console: Console) -> Progress:
         SpinnerColumn(finished_text="[green]✓[/green]"),
         TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, min_width=20)),
         BarColumn(bar_width=24 if console.width >= 72 else 8),
-        _Count(),
-        _Time(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
         console=console,
     )
-
-
-class _Count(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        if task.total is None or task.finished:
-            return Text(f"{task.completed:,.0f}" if task.completed > 1 else "", "dim", justify="right")
-        return Text(f"{task.completed:,.0f}/{task.total:,.0f}", justify="right")
-
-
-class _Time(ProgressColumn):
-    """Elapsed when done or when the total is unknown; else the time left."""
-
-    def render(self, task: Task) -> Text:
-        if task.finished or task.total is None:
-            return Text(_clock(task.elapsed or 0.0), "dim")
-        left = task.time_remaining
-        return Text("…" if left is None else f"{_clock(left)} left", "cyan")
 
 
 def _clock(seconds: float) -> str:

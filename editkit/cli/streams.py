@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import codecs
 import io
+import json
 import os
+import shutil
 import sys
-from typing import IO
+import textwrap
+from typing import IO, TYPE_CHECKING, Any
 
-from rich.console import Console, RenderableType
-from rich.text import Text
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
 
 PIPED_WIDTH = 160
 """Columns when the output is no terminal and nobody said how wide it is: enough that no table is cut."""
@@ -22,21 +27,41 @@ NEAREST = {"−": "-", "–": "-", "→": "->", "…": "...", "✓": "+", "✗":
 
 def show(result: RenderableType) -> None:
     """Print a result to stdout: in a file or a pipe without the blanks that fill a line up."""
-    place = console(sys.stdout)
-    if place.is_terminal:
-        place.print(result)
+    stdout = console(sys.stdout)
+    if stdout.is_terminal:
+        stdout.print(result)
         return
-    with place.capture() as captured:
-        place.print(result)
-    place.file.write("\n".join(line.rstrip() for line in captured.get().split("\n")))
+    with stdout.capture() as captured:
+        stdout.print(result)
+    stdout.file.write("\n".join(line.rstrip() for line in captured.get().split("\n")))
 
 
 def say(text: str) -> None:
     """Print a sentence to stdout: on a terminal lines end between words, elsewhere it is one line."""
+    from rich.text import Text
+
     if console(sys.stdout).is_terminal:
         show(Text(text))
     else:
         print(text)
+
+
+def print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def note(text: str) -> None:
+    """A sentence for the person, on stderr."""
+    click.secho(fitting(text), dim=True, err=True)
+
+
+def fitting(text: str) -> str:
+    """Text for stderr: on a terminal lines end between words; elsewhere they stay whole."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    return "\n".join(textwrap.fill(line, width, **options) for line in text.split("\n"))
 
 
 def console(stream: IO[str] | None) -> Console:
@@ -45,6 +70,8 @@ def console(stream: IO[str] | None) -> Console:
     Args:
         stream: None where it was closed before the program began: what is printed is lost, as was wished.
     """
+    from rich.console import Console
+
     if stream is None:
         stream = io.StringIO()
     if hasattr(stream, "reconfigure"):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editkit.cli.commands import note, placement, placing, require_folder, work, write
+from editkit.cli.options import FILE, allow_code, placement, placing, require_folder, work, write
+from editkit.cli.streams import note
 from editkit.errors import EditkitError
 
 if TYPE_CHECKING:
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="F", help="Write the tables here too.")
-@click.option("--allow-code-execution", "allow_code", is_flag=True, help="Run code the model writes, in a sandbox.")
+@click.argument("file", type=FILE)
+@click.option("--out", type=FILE, metavar="F", help="Write the tables here too.")
+@allow_code
 @click.option("--plan", "planned", is_flag=True, help="Say what it will cost on a GPU; load and download nothing.")
 @click.option("--gpu", default="h100", show_default=True, metavar="G", help="With --plan: h100, a100 or rtx4090.")
 @placing
@@ -31,7 +32,12 @@ def study(file: Path, out: Path | None, work: Path | None, planned: bool, gpu: s
 
     require_folder("--out", out)
     wanted = studies.read(file)
-    text, failed = (_predicted(wanted, file, gpu), False) if planned else _measured(wanted, file, work, options)
+    if planned:
+        from editkit.planning.study_cost import plan
+
+        text, failed = plan(wanted, gpu=gpu, folder=file.parent).table(), False
+    else:
+        text, failed = _measured(wanted, file, work, options)
     click.echo(text, nl=False)
     if out is not None:
         write(out, text.encode())
@@ -39,23 +45,16 @@ def study(file: Path, out: Path | None, work: Path | None, planned: bool, gpu: s
         raise EditkitError("No cell of this study could be measured: the table says why.")
 
 
-def _predicted(wanted: Study, file: Path, gpu: str) -> str:
-    from editkit.cli import study_cost_table as render
-    from editkit.planning.study_cost import plan
-
-    return render.table(plan(wanted, gpu=gpu, folder=file.parent))
-
-
 def _measured(wanted: Study, file: Path, work: Path | None, options: dict[str, Any]) -> tuple[str, bool]:
     """The tables, and whether they hold no figure at all."""
-    from editkit.cli import terminal
+    from editkit.cli.stages import on_stderr
     from editkit.removal import study as studies
     from editkit.removal import study_table as render
     from editkit.removal.study_cells import Laboratory
     from editkit.workspace import cache
 
     folder = work or cache() / "studies" / wanted.study
-    bench = Laboratory(folder, file.parent, placement(options), options["allow_code"], terminal.stages())
+    bench = Laboratory(folder, file.parent, placement(options), options["allow_code"], on_stderr())
 
     def told(cell: studies.Cell, place: int, total: int) -> None:
         name, heads = cell.capability.recipe.capability, "1 head" if cell.heads == 1 else f"{cell.heads} heads"

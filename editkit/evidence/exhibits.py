@@ -93,6 +93,3 @@ class Exhibits:
             "transcripts": [vars(transcript) for transcript in self.transcripts],
             "audits": [vars(audit) for audit in self.audits],
         }
-
-
-NOTHING = Exhibits()

@@ -22,7 +22,7 @@ from editkit.checkpoints.files import printable
 from editkit.edit import Edit
 from editkit.errors import EditkitError
 from editkit.hub.changes import LocalFile
-from editkit.render import folder
+from editkit.render import evidence_folder
 from editkit.render.inert import prose
 from editkit.writing import manifest
 from editkit.writing.verify import verify
@@ -95,9 +95,9 @@ def _with_override(
 
 def _rendered_with(out: Path, reasons: tuple[str, ...]) -> dict[str, bytes]:
     """Provenance, card and page of a measured removal, rendered again with the override recorded."""
-    outcome = folder.read(out)
+    outcome = evidence_folder.read(out)
     provenance = replace(outcome.provenance, override=" ".join(reasons))
-    card, page = folder.texts(replace(outcome, provenance=provenance))
+    card, page = evidence_folder.texts(replace(outcome, provenance=provenance))
     made = {"editkit/provenance.json": provenance.to_json(), "README.md": card, "editkit/report.html": page}
     return {path: text.encode() for path, text in made.items()}
 

@@ -68,7 +68,7 @@ class Plan:
             "answers": f"about {self.answer_tokens:,} tokens, to choose heads, report and compare with random heads",
             "memory": f"about {_size(self.memory)}",
             "disk": f"{_size(self.disk)} for the checkpoint",
-            "time": f"about {_duration(self.seconds)} on this machine's processor (an estimate; less on a GPU)",
+            "time": f"about {duration(self.seconds)} on this machine's processor (an estimate; less on a GPU)",
         }
 
 
@@ -163,7 +163,7 @@ def _size(count: float) -> str:
     return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{seconds / 60:,.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"

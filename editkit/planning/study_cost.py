@@ -2,8 +2,8 @@
 
     plan(study.read(Path("recipes/paper/dose.yaml")), gpu="h100").models[0].seconds
 
-Counts follow from the study, the search methods and the configs; lengths of tasks, and what a GPU reaches, are
-assumptions (``recipes/paper/costs.yaml``, ``costs.py``). Layers and prefixes that rows share make a run shorter.
+Counts follow from the study and the search methods. Lengths of tasks, and what a GPU reaches, are assumptions
+(``recipes/paper/costs.yaml``). Layers and prefixes that rows share make a run shorter.
 """
 
 from __future__ import annotations
@@ -11,42 +11,84 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from editkit.errors import UsageError
-from editkit.planning import gpu_costs as costs
-from editkit.planning.gpu_costs import BATCH, Gpu, Length, Shape
 from editkit.planning.inspection import inspect
-from editkit.planning.run_cost import evaluations, length
+from editkit.planning.run_cost import duration, evaluations, length
 from editkit.removal.study import BUNDLED, Capability, Study
+from editkit.render.inert import code
 from editkit.tasks.find import find
 from editkit.tasks.task import SHARES, Generate, Split
 
+EFFICIENCY = 0.4
+"""The share of a GPU's data-sheet operations that forward passes of transformers reach; our assumption."""
+STEP = 0.03
+"""Seconds that a step of generation takes: Python and kernel launches; our assumption. Reading 16 GB of weights takes
+less on every GPU of ``costs.yaml``."""
+BATCH = 131_072
+"""Tokens in a full batch on a GPU (``language_model.TOKENS_PER_BATCH``)."""
 ANCHOR = 32
-"""Tokens of an answer that the search scores (``measure.ANCHOR_TOKENS``)."""
-ROW = 100
-"""Bytes that one measurement takes in the store; 80 were seen on the bundled model, whose answers are short."""
+"""Tokens of an answer that the search scores (``ledger.ANCHOR_TOKENS``)."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """A model by its numbers: heads, parameters, bytes of its weights."""
+
+    heads: int
+    parameters: int
+    bytes: int
+
+    @property
+    def memory(self) -> int:
+        """Bytes that one example at a time needs, libraries included: batches shrink to what there is."""
+        return int(1.15 * self.bytes) + (1 << 30)
+
+
+@dataclass(frozen=True)
+class Length:
+    """One example: ``requests`` texts of ``prompt`` tokens, each with ``answer`` tokens, written or only scored."""
+
+    requests: float
+    prompt: float
+    answer: float
+    generated: bool = False
+    size: int | None = None
+    """How many examples the task has; None: as many as are asked for."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """Operations a second by its data sheet, and bytes of memory."""
+
+    name: str
+    operations: float
+    memory: float
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens read, steps of generation, and measurements stored."""
+    """Tokens read, and steps of generation: one token for each row of a batch."""
 
     read: float = 0.0
     steps: float = 0.0
-    stored: float = 0.0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(self.read + other.read, self.steps + other.steps, self.stored + other.stored)
+        return Usage(self.read + other.read, self.steps + other.steps)
 
 
 @dataclass(frozen=True)
-class ModelPlan:
-    """One model's part. ``evaluations``: forward passes over the search set, all searches together."""
+class ModelCost:
+    """One model's share. ``evaluations``: forward passes over the search set, all searches together."""
 
     model: str
-    shape: Shape
+    size: Size
     searches: int
     cells: int
     evaluations: float
@@ -55,51 +97,74 @@ class ModelPlan:
 
 
 @dataclass(frozen=True)
-class StudyPlan:
+class StudyCost:
     study: str
     gpu: Gpu
-    models: tuple[ModelPlan, ...]
+    models: tuple[ModelCost, ...]
 
-    @property
-    def disk(self) -> int:
-        """Bytes: the weights of all models, and the measurements."""
-        return int(sum(part.shape.bytes + ROW * part.usage.stored for part in self.models))
+    def table(self) -> str:
+        """A Markdown table, one line per model; then the sum, and what it is based on."""
+        gpu = self.gpu
+        titles = ("model", "heads", "searches", "cells", "evaluations", "tokens read", "memory, at least")
+        lines = [[*titles, gpu.name], ["---"] * (len(titles) + 1)]
+        for cost in self.models:
+            counts = [f"{count:,}" for count in (cost.size.heads, cost.searches, cost.cells, round(cost.evaluations))]
+            sizes = [f"{cost.usage.read / 1e6:,.0f} M", f"{cost.size.memory / 1e9:.0f} GB"]
+            lines.append([code(cost.model), *counts, *sizes, duration(cost.seconds)])
+        text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        text += (
+            f"\n\n{self.study}: {duration(sum(cost.seconds for cost in self.models))} on one {gpu.name}, "
+            f"{sum(cost.size.bytes for cost in self.models) / 1e9:.0f} GB of weights. Assumed: {EFFICIENCY:.0%} of "
+            f"{gpu.operations / 1e12:.0f} TFLOP/s, {1000 * STEP:.0f} ms for a step of generation. Shared layers and "
+            "prefixes make it shorter; batches shrink where memory is short."
+        )
+        tight = [code(cost.model) for cost in self.models if cost.size.memory > gpu.memory]
+        if tight:
+            text += f"\n\n**Does not fit into {gpu.memory / 1e9:.0f} GB:** {', '.join(tight)}."
+        return text + "\n"
 
 
-def plan(study: Study, *, gpu: str = "h100", folder: Path = Path(".")) -> StudyPlan:
+@lru_cache(maxsize=1)
+def published() -> tuple[dict[str, Size], dict[str, Gpu], dict[str, Length]]:
+    """The paper's models, in bfloat16; GPUs; benchmarks: nothing is downloaded for their numbers."""
+    value = yaml.safe_load((files("editkit.recipes") / "paper" / "costs.yaml").read_text("utf-8"))
+    return (
+        {name: Size(**size, bytes=2 * size["parameters"]) for name, size in value["models"].items()},
+        {name: Gpu(**gpu) for name, gpu in value["gpus"].items()},
+        {name: Length(**task) for name, task in value["tasks"].items()},
+    )
+
+
+def plan(study: Study, *, gpu: str = "h100", folder: Path = Path(".")) -> StudyCost:
     """Predict a study's cost.
 
     Args:
-        gpu: one of those in ``costs.published``.
+        gpu: one of those in ``costs.yaml``.
         folder: where the study file lies, for the files its tasks name.
 
     Raises:
         UsageError: an unknown GPU.
         EditkitError: a model or a task that cannot be found.
     """
-    gpus = costs.published().gpus
+    _, gpus, _ = published()
     if gpu not in gpus:
         raise UsageError(f"--gpu {gpu}: no figures for it. Known: {', '.join(gpus)}.")
-
-    def of(spec: Any) -> Length:
-        return _length(spec, folder)
-
-    parts = tuple(_model_plan(study, model, _shape(model), gpus[gpu], of) for model in study.models)
-    return StudyPlan(study.study, gpus[gpu], parts)
+    costs = (_of_model(study, model, gpus[gpu], lambda spec: _length(spec, folder)) for model in study.models)
+    return StudyCost(study.study, gpus[gpu], tuple(costs))
 
 
-def _model_plan(study: Study, model: str, shape: Shape, gpu: Gpu, of: Callable[[Any], Length]) -> ModelPlan:
-    seeds, cells = len(study.seeds), len(study.methods) * len(study.heads) * len(study.seeds)
+def _of_model(study: Study, model: str, gpu: Gpu, of: Callable[[Any], Length]) -> ModelCost:
+    size, seeds = _size(model), len(study.seeds)
+    cells = len(study.methods) * len(study.heads) * seeds
     total, passes = Usage(), 0.0
     for capability in study.capabilities:
         recipe, target = capability.recipe, of(capability.recipe.target)
-        found = _count(target, "locate", recipe.examples.locate)
-        for method in study.methods:
-            count = evaluations(method, shape.heads, recipe, len(recipe.retain)) * seeds
-            look = _answered if recipe.scores == "answers" else _scored
-            passes, total = passes + count, total + look(target, count * found)
-        total += _answered(target, found)
-        total += sum((_answered(of(spec), recipe.universal_examples) for spec in recipe.retain), Usage())
+        count = seeds * sum(evaluations(method, size.heads, recipe, len(recipe.retain)) for method in study.methods)
+        searched = _count(target, "locate", recipe.examples.locate)
+        look = _answered if recipe.scores == "answers" else _scored
+        passes, total = passes + count, total + look(target, count * searched) + _answered(target, searched)
+        for spec in recipe.retain:
+            total += _answered(of(spec), recipe.universal_examples)
         for spec in _tasks(capability):
             total += _answered(of(spec), _count(of(spec), "report", recipe.examples.report), times=cells)
         total += _answered(target, recipe.random_sets * recipe.random_examples, times=cells)
@@ -108,22 +173,21 @@ def _model_plan(study: Study, model: str, shape: Shape, gpu: Gpu, of: Callable[[
     for spec in {repr(spec): spec for capability in study.capabilities for spec in _tasks(capability)}.values():
         total += _answered(of(spec), _count(of(spec), "report", report), times=2)
     searches = len(study.capabilities) * len(study.methods) * seeds
-    time = costs.seconds(shape, gpu, read=total.read, steps=total.steps)
-    return ModelPlan(model, shape, searches, len(study.capabilities) * cells, passes, total, time)
+    seconds = 2 * size.parameters * total.read / (EFFICIENCY * gpu.operations) + STEP * total.steps
+    return ModelCost(model, size, searches, len(study.capabilities) * cells, passes, total, seconds)
 
 
 def _scored(task: Length, examples: float) -> Usage:
     """The search: answers are read, not written, and only their beginning."""
-    answer = min(task.answer, ANCHOR)
-    return Usage(read=examples * task.requests * (task.prompt + answer), stored=examples)
+    return Usage(read=examples * task.requests * (task.prompt + min(task.answer, ANCHOR)))
 
 
 def _answered(task: Length, examples: float, *, times: int = 1) -> Usage:
     """Real answers, so many times over. A batch takes as many steps as its longest answer has tokens."""
     if not task.generated:
-        return Usage(read=times * examples * task.requests * (task.prompt + task.answer), stored=times * examples)
+        return Usage(read=times * examples * task.requests * (task.prompt + task.answer))
     batches = math.ceil(examples * (task.prompt + task.answer) / BATCH)
-    return Usage(read=times * examples * task.prompt, steps=times * batches * task.answer, stored=times * examples)
+    return Usage(read=times * examples * task.prompt, steps=times * batches * task.answer)
 
 
 def _tasks(capability: Capability) -> Iterator[Any]:
@@ -136,15 +200,18 @@ def _count(task: Length, split: Split, wanted: int) -> float:
     return wanted if task.size is None else min(wanted, SHARES[split] * task.size)
 
 
-def _shape(model: str) -> Shape:
-    known = costs.published().models
-    return known[model] if model in known else Shape.of_inspection(inspect(None if model == BUNDLED else model))
+def _size(model: str) -> Size:
+    known, _, _ = published()
+    if model in known:
+        return known[model]
+    seen = inspect(None if model == BUNDLED else model)
+    return Size(len(seen.architecture.heads), seen.parameters, seen.bytes)
 
 
 def _length(spec: Any, folder: Path) -> Length:
     """A benchmark's by its name, so that no data is needed; any other task's from its own examples."""
+    _, _, known = published()
     name = str(spec.get("lm_eval", spec.get("code"))) if isinstance(spec, dict) else spec.removeprefix("lm-eval:")
-    known = costs.published().tasks
     if name in known and (isinstance(spec, dict) or spec.startswith("lm-eval:")):
         return known[name]
     task = find(spec, folder=folder, planning=True)

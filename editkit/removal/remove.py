@@ -17,6 +17,7 @@ from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError, NotLocalized, TooMuchDamage, UsageError
 from editkit.evidence.exhibits import Exhibits
 from editkit.evidence.localization import Localization
+from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import Provenance
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
@@ -33,7 +34,7 @@ from editkit.removal.random_sets import Draw, random_heads
 from editkit.removal.recipe import Recipe
 from editkit.removal.transcripts import transcript_lines, transcripts
 from editkit.removal.trial import Answers, Sheet, Trial, trial_of
-from editkit.render.folder import Outcome, is_evidence_only, write, write_evidence
+from editkit.render.evidence_folder import is_evidence_only, write, write_evidence
 from editkit.units import Head
 from editkit.workspace import Work
 from editkit.writing import manifest

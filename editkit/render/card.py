@@ -1,6 +1,6 @@
 """The model card: the checkpoint's ``README.md``, made from the evidence and from nothing else.
 
-    render(edit, localization, report, provenance) -> "---\\nbase_model: ...\\n---\\n# Swearing on request, removed ..."
+    render(outcome) -> "---\\nbase_model: ...\\n---\\n# Swearing on request, removed ..."
 
 Names, prompts and outputs are data. The template can show only ``Inert`` text: any other string is refused there, so
 forgetting to escape one is an error and not a hole.
@@ -8,18 +8,23 @@ forgetting to escape one is an error and not a hole.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from editkit.edit import Edit
 from editkit.errors import EditkitError
-from editkit.evidence.exhibits import NOTHING, Audit, Exhibits
+from editkit.evidence.exhibits import Audit
 from editkit.evidence.localization import Localization
+from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import Provenance
 from editkit.evidence.report import EvalReport, Row
-from editkit.render import front_matter, headmap, origin, wording
-from editkit.render.inert import Inert, code, prose
+from editkit.render import wording
+from editkit.render.front_matter import front_matter, hub_id
+from editkit.render.head_map import head_map
+from editkit.render.inert import Inert, code, fence, prose, web_address
 from editkit.units import Unit, show
 
 CITATION = """@article{bair2026compressed,
@@ -32,16 +37,26 @@ CITATION = """@article{bair2026compressed,
 SHOWN_UNITS = 40
 
 
-def render(
-    edit: Edit,
-    localization: Localization,
-    report: EvalReport,
-    provenance: Provenance,
-    *,
-    exhibits: Exhibits = NOTHING,
-) -> str:
+def render(outcome: Outcome) -> str:
     """The whole text of ``README.md``. Its figures are expected as editkit/deltas.png and editkit/heads.png."""
+    edit, localization, report, provenance = outcome.edit, outcome.localization, outcome.report, outcome.provenance
+    values: dict[str, Any] = {
+        "front_matter": Inert(front_matter(report, provenance)),
+        "citation": Inert(CITATION),
+        **_summary(edit, localization, report, provenance),
+        **_evidence(report),
+        **_finding(outcome),
+        **_limits(report, outcome.exhibits.audits, provenance),
+        **_origin(edit, provenance),
+    }
+    return _environment().get_template("card.md.jinja").render(values)
+
+
+def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    def inert(shown: Callable[..., str]) -> Callable[..., Inert]:
+        return lambda *values: Inert(shown(*values))
 
     environment = Environment(
         loader=PackageLoader("editkit.render"),
@@ -49,20 +64,14 @@ def render(
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    values: dict[str, Any] = {
-        "front_matter": Inert(front_matter.front_matter(report, provenance)),
-        "citation": Inert(CITATION),
-        **_summary(edit, localization, report, provenance),
-        **_evidence(report),
-        **_finding(edit, localization, report, provenance),
-        **_limits(report, exhibits.audits, provenance),
-        **origin.origin(edit, provenance),
-    }
-    return environment.get_template("card.md.jinja").render(values)
+    numbers = (wording.percent, wording.points, wording.effect, wording.probability, wording.share, wording.span)
+    environment.filters |= {"code": code, "prose": prose} | {shown.__name__: inert(shown) for shown in numbers}
+    environment.filters["bounds"] = inert(lambda effect: wording.effect_span(effect.low, effect.high))
+    return environment
 
 
 def _summary(edit: Edit, localization: Localization, report: EvalReport, provenance: Provenance) -> dict[str, Any]:
-    base = origin.base_shown(provenance)
+    base = _base_shown(provenance)
     subject, conclusion = prose(wording.subject(provenance)), wording.conclusion(localization, report)
     title = f"{subject}, removed from {base}" if conclusion.met else f"Attempt to remove: {subject}, from {base}"
     undo = {
@@ -93,34 +102,33 @@ def _evidence(report: EvalReport) -> dict[str, Any]:
     criteria = report.criteria
     return {
         "held_out": all(row.split == "report" for row in report.rows),
-        "rows": [
-            {
-                "task": code(row.task),
-                "role": Inert(row.role),
-                "split": code(row.split),
-                "n": row.n,
-                "before": Inert(wording.percent(row.before.mean)),
-                "after": Inert(wording.percent(row.after.mean)),
-                "delta": Inert(wording.points(row.delta.mean)),
-                "span": Inert(wording.span(row.delta)),
-                "p": Inert(wording.probability(row.p if row.p_holm is None else row.p_holm)),
-                "chance": Inert(wording.percent(row.chance)),
-                "collapse": Inert(wording.percent(row.collapse_after)),
-            }
-            for row in report.rows
-        ],
+        "rows": report.rows,
         "control": _control(report),
         "criteria": Inert(
             f"the target keeps at most {wording.percent(criteria.goal)} % of its score above chance; no retained task "
             f"loses more than {wording.percent(criteria.damage_each)} points, nor all together more than "
             f"{wording.percent(criteria.damage_mean)} points on average."
         ),
-        "reasons": [prose(reason) for reason in report.verdict.reasons],
+        "reasons": report.verdict.reasons,
     }
 
 
-def _finding(edit: Edit, localization: Localization, report: EvalReport, provenance: Provenance) -> dict[str, Any]:
-    removed = [effect for effect in localization.order if effect.unit in edit.units]
+def _control(report: EvalReport) -> dict[str, Any] | None:
+    """The random-heads row of the table: the average, and the range of all sets."""
+    null, rows = report.random_heads, wording.targets(report)
+    if null is None or not rows or not null.deltas:
+        return None
+    return {
+        "null": null,
+        "row": rows[0],
+        "mean": math.fsum(null.deltas) / len(null.deltas),
+        "span": Inert(f"all sets: {wording.between(min(null.deltas), max(null.deltas))}"),
+    }
+
+
+def _finding(outcome: Outcome) -> dict[str, Any]:
+    localization, provenance = outcome.localization, outcome.provenance
+    layers = len(head_map(outcome.edit, localization, provenance))
     difference = {
         "checkpoint": "Their slices of the output projections are zero in the weights; every other byte is the base's.",
         "lora": "The adapter subtracts exactly these slices and touches nothing else.",
@@ -128,21 +136,12 @@ def _finding(edit: Edit, localization: Localization, report: EvalReport, provena
     }[provenance.format]
     return {
         "heads_text": Inert(
-            f"Head map, {len(headmap.head_map(edit, localization, provenance))} layers: the effect of every head, "
-            f"the {wording.fate(provenance)} and the universal ones marked"
+            f"Head map, {layers} layers: the effect of every head, the {wording.fate(provenance)} and the universal "
+            "ones marked"
         ),
         "effect_means": Inert(wording.effect_means(localization)),
-        "removed": [
-            {
-                "unit": Inert(f"{effect.unit}{' (added to the others)' if effect.given else ''}"),
-                "effect": Inert(wording.effect(effect.effect)),
-                "span": Inert(wording.effect_span(effect.low, effect.high)),
-                "p": Inert(wording.probability(effect.p)),
-                "selectivity": Inert(wording.share(effect.selectivity)),
-            }
-            for effect in removed
-        ],
-        "method": code(localization.method),
+        "removed": [effect for effect in localization.order if effect.unit in outcome.edit.units],
+        "method": localization.method,
         "seed": localization.seed,
         "evaluations": Inert(wording.count(localization.evaluations)),
         "universal": _units(localization.universal) if localization.universal else Inert("none were found"),
@@ -174,21 +173,61 @@ def _limits(report: EvalReport, audits: Sequence[Audit], provenance: Provenance)
     }
 
 
-def _control(report: EvalReport) -> dict[str, Any] | None:
-    """The random-heads row of the table: the average, and the range of all sets."""
-    null, rows = report.random_heads, wording.targets(report)
-    if null is None or not rows or not null.deltas:
-        return None
+def _origin(edit: Edit, provenance: Provenance) -> dict[str, Any]:
+    """The template's values for these sections."""
+    base = provenance.base
+    name = json.dumps(hub_id(base) or "BASE")
+    load = {
+        "evidence": "# no model was written: the criteria were not met",
+        "checkpoint": "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
+        'model = AutoModelForCausalLM.from_pretrained("THIS_FOLDER")\n'
+        'tokenizer = AutoTokenizer.from_pretrained("THIS_FOLDER")',
+        "lora": "from peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\n"
+        f'base = AutoModelForCausalLM.from_pretrained({name})\nmodel = PeftModel.from_pretrained(base, "THIS_FOLDER")',
+    }[provenance.format]
+    known = hub_id(base)
+    against = f" --base {shlex.quote(known)}" if known else ""
+    commands = "# re-hash; exactly the named slices differ from the base and are zero\n"
+    commands += f"editkit verify THIS_FOLDER{against}"
+    if provenance.format == "checkpoint":
+        commands = f"# the unedited model, bit for bit\neditkit undo THIS_FOLDER -o base\n{commands}"
+    pairs = [f"{name} {version}" for name, version in sorted(provenance.versions.items())]
+    seeds = [f"{name} {seed}" for name, seed in sorted(provenance.seeds.items())]
     return {
-        "sets": null.sets,
-        "task": code(rows[0].task),
-        "split": code(rows[0].split),
-        "n": null.examples or rows[0].n,
-        "before": Inert("" if null.examples else wording.percent(rows[0].before.mean)),
-        "delta": Inert(wording.points(math.fsum(null.deltas) / len(null.deltas))),
-        "span": Inert(f"all sets: {wording.between(min(null.deltas), max(null.deltas))}"),
-        "chance": Inert(wording.percent(rows[0].chance)),
+        "load": fence(load, "python"),
+        "commands": fence(commands, "sh"),
+        "command": fence(provenance.command, "sh"),
+        "made": [
+            Inert(f"Date: {code(provenance.date)}. Weights: {code(base.dtype or 'unknown')}."),
+            Inert(f"Versions: {prose(', '.join(pairs) or 'not recorded')}"),
+            Inert(f"Seeds: {prose(', '.join(seeds) or 'not recorded')}"),
+            Inert(f"Edit: sha256 {code(edit.digest)}"),
+        ],
+        "recipe": fence(provenance.recipe_text, "yaml"),
+        "hashes": fence("\n".join(f"{value}  {name}" for name, value in provenance.hashes.items()) or "not recorded"),
+        "licence": _licence(provenance),
     }
+
+
+def _licence(provenance: Provenance) -> list[Inert]:
+    base = provenance.base
+    revision = f", revision {code(base.revision)}" if base.revision else ", revision not recorded"
+    lines = [Inert(f"Base: {_base_shown(provenance)}{revision}.")]
+    if base.license or base.license_name:
+        link = web_address(base.license_link)
+        terms = f" ([terms]({link}))" if link and "(" not in link and ")" not in link else ""
+        name = code(base.license_name or base.license or "")
+        lines.append(Inert(f"Licence, carried over from the base: {name}{terms}."))
+    else:
+        lines.append(Inert("The base names no licence. Find out its terms before you share this model."))
+    return lines + [Inert(f"Notice of the base: {prose(notice)}") for notice in base.notices]
+
+
+def _base_shown(provenance: Provenance) -> Inert:
+    """The base in a sentence."""
+    if provenance.base.source == "bundled":
+        return Inert("the small model that is bundled with editkit")
+    return code(wording.base_name(provenance))
 
 
 def _effect(row: Row) -> Inert:

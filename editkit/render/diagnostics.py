@@ -10,7 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from editkit.render.joint import joint
+from editkit.render.inert import clean
+from editkit.render.wording import points, probability
 
 SHOWN = 80
 """Lines; the rest is in localization.json, and the last line says so."""
@@ -67,6 +68,23 @@ def facts(diagnostics: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     lines = [(_named(name), shown) for name, shown in _lines("", rest | told, depth=0)]
     more = len(lines) - SHOWN
     return tuple(lines[:SHOWN]) + ((("…", f"{more} more in localization.json"),) if more > 0 else ())
+
+
+def joint(diagnostics: Mapping[str, Any]) -> dict[str, str]:
+    """Name and sentence, for the terminal; empty where the set was not measured."""
+    found = diagnostics.get("together")
+    if not isinstance(found, Mapping):
+        return {}
+    random, units = found["random sets"], found["units"]
+    number = "the head" if len(units) == 1 else f"all {len(units)}"
+    said = {
+        "together": f"{points(-found['drop'])} points without {number}; on {random['examples']} examples "
+        f"{points(-random['found drop'])}, and {points(-random['largest drop'])} at most without any of "
+        f"{random['sets']} random sets from the same layers (p = {probability(random['p'])})"
+    }
+    if clusters := found["in one KV group"]:
+        said["one KV group"] = clean("; ".join(", ".join(cluster) for cluster in clusters), limit=400)
+    return said
 
 
 def _lines(prefix: str, value: Any, *, depth: int) -> list[tuple[str, str]]:

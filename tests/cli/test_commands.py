@@ -257,7 +257,7 @@ def test_a_file_that_may_not_be_written_is_named(tmp_path: Path, monkeypatch: py
     def refuse(out: Path) -> None:
         raise PermissionError(13, "Permission denied", str(out / "README.md"))
 
-    monkeypatch.setattr("editkit.render.folder.render_again", refuse)
+    monkeypatch.setattr("editkit.render.evidence_folder.render_again", refuse)
     found = run("card", str(tmp_path))
     assert found.exit_code == 1 and "README.md: Permission denied. See that" in " ".join(found.stderr.split())
 

@@ -13,9 +13,10 @@ import pytest
 
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError
+from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import BaseModel
 from editkit.hub import pull_verify, push
-from editkit.render import folder as outcome
+from editkit.render import evidence_folder
 from editkit.writing.manifest import NAME as MANIFEST
 from editkit.writing.verify import verify
 from tests.hub.checkpoint import CARD, REASON, UNITS, finish
@@ -151,7 +152,7 @@ def test_an_override_is_on_the_card_and_the_page_of_a_measured_removal(
 ) -> None:
     out = finish(tmp_path / "out", base, named, met=False)
     found = measured(out, "goal-missed")
-    outcome.write(out, found)
+    evidence_folder.write(out, found)
     rewrite_manifest(out)
     files = snapshot(out)
     push(out, "alice/x", allow_unmet=True, api=hub.api())
@@ -159,21 +160,22 @@ def test_an_override_is_on_the_card_and_the_page_of_a_measured_removal(
     got = Path(hub.api().snapshot_download("alice/x", local_dir=tmp_path / "got"))
     verify(got)
     assert pull_verify("alice/x", api=hub.api()).units == UNITS
-    again = outcome.read(got)
+    again = evidence_folder.read(got)
     assert again.provenance.override and found.report.verdict.reasons[0] in again.provenance.override
     for name in ("README.md", "editkit/report.html"):
         assert "Published although its verdict was not met" in (got / name).read_text("utf-8"), name
         assert "Published although" not in (out / name).read_text("utf-8"), name
-    assert outcome.texts(again) == ((got / "README.md").read_text("utf-8"), (got / "editkit/report.html").read_text())
+    card, page = ((got / name).read_text("utf-8") for name in ("README.md", "editkit/report.html"))
+    assert evidence_folder.texts(again) == (card, page)
 
 
-def measured(out: Path, status: str) -> outcome.Outcome:
+def measured(out: Path, status: str) -> Outcome:
     """Evidence of a whole run for the edit in ``out``."""
     found = evidence(status)
     edit = Edit.from_json((out / "editkit/edit.json").read_text())
     origin = BaseModel("team/base", edit.base.revision, "hub", "apache-2.0")
     provenance = replace(found.provenance, base=origin, shape=())
-    return outcome.Outcome(out, edit, found.localization, found.report, found.exhibits, provenance)
+    return replace(found, out=out, edit=edit, provenance=provenance)
 
 
 def test_a_commit_in_between_is_noticed(hub: Server, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +214,7 @@ def test_every_card_we_render_is_one_the_hub_takes(text: str | None) -> None:
     from tests.made_evidence import hostile
 
     found = evidence() if text is None else hostile(text)
-    assert card.faults(renderer.render(*found.four, exhibits=found.exhibits)) == ([], [])
+    assert card.faults(renderer.render(found)) == ([], [])
 
 
 def test_without_xet_the_remedy_is_named(hub: Server, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

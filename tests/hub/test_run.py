@@ -13,8 +13,9 @@ from click.testing import CliRunner, Result
 from editkit import api
 from editkit.cli import main
 from editkit.edit import Base
+from editkit.evidence.outcome import Outcome
 from editkit.hub import pull_verify
-from editkit.render import folder as outcome
+from editkit.render import evidence_folder
 from tests.hub.checkpoint import UNITS, finish
 from tests.hub.running import ALICE, READER, Server, rewrite_manifest
 from tests.hub.test_push import measured
@@ -25,11 +26,11 @@ def run(hub: Server, tmp_path: Path, base: Path, named: Base, monkeypatch: pytes
     """The command with a token, a server to push to, and a search that is over at once."""
     reached: list[Path] = []
 
-    def found(model: Any, run: Any, work: Any, *, stages: Any) -> outcome.Outcome:
+    def found(model: Any, run: Any, work: Any, *, stages: Any) -> Outcome:
         reached.append(run.out)
         finish(run.out, base, named)
         made = measured(run.out, "met")
-        outcome.write(run.out, made)
+        evidence_folder.write(run.out, made)
         rewrite_manifest(run.out)
         return made
 
@@ -82,13 +83,13 @@ def test_one_json_document_holds_both(run: Any, hub: Server) -> None:
 def test_a_push_that_fails_loses_nothing(
     run: Any, hub: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = outcome.write
+    real = evidence_folder.write
 
     def meanwhile(*args: Any) -> None:
         real(*args)
         hub.api().create_repo("alice/x", private=False)
 
-    monkeypatch.setattr(outcome, "write", meanwhile)
+    monkeypatch.setattr(evidence_folder, "write", meanwhile)
     result, _ = run()
     assert result.exit_code == 1 and "exists and is public" in result.stderr
     assert "Criteria met" in result.stdout and (tmp_path / "out/config.json").is_file()

@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 
 from editkit import organism
-from editkit.cli import study_cost_table as render
 from editkit.errors import UsageError
-from editkit.planning import gpu_costs as costs
-from editkit.planning import study_cost as study_plan
+from editkit.planning import study_cost
 from editkit.planning.run_cost import CHARACTERS_PER_TOKEN
 from editkit.removal import study
 from tests.conftest import DATA
@@ -104,27 +102,37 @@ def test_a_third_run_measures_nothing_and_prints_the_same(measured: Path) -> Non
 
 
 def test_the_plan_foretells_the_evaluations(measured: Path) -> None:
-    planned = study_plan.plan(study.read(ORGANISM), folder=PAPER).models[0]
+    planned = study_cost.plan(study.read(ORGANISM), folder=PAPER).models[0]
     cells = [json.loads(path.read_text()) for path in (measured / "cells").glob("*.json")]
     done = {(cell["capability"], cell["method"]): cell["evaluations"] for cell in cells}
     assert len(done) == planned.searches
     assert planned.evaluations == pytest.approx(sum(done.values()), rel=0.25)
 
 
-@pytest.mark.parametrize("name", list(costs.published().models))
+FIELDS = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+CONFIGS: dict[str, tuple[str, tuple[int, ...], int, int, bool]] = {
+    "meta-llama/Llama-3.1-8B-Instruct": ("llama", (4096, 14336, 32, 32, 8), 128, 128256, False),
+    "meta-llama/Llama-3.2-3B-Instruct": ("llama", (3072, 8192, 28, 24, 8), 128, 128256, True),
+    "meta-llama/Llama-3.2-1B-Instruct": ("llama", (2048, 8192, 16, 32, 8), 64, 128256, True),
+    "Qwen/Qwen2.5-7B-Instruct": ("qwen2", (3584, 18944, 28, 28, 4), 128, 152064, False),
+    "Qwen/Qwen2.5-3B-Instruct": ("qwen2", (2048, 11008, 36, 16, 2), 128, 151936, True),
+}
+"""Model type, ``FIELDS``, head width, vocabulary, whether embeddings are tied: the models' own ``config.json``."""
+
+
+@pytest.mark.parametrize("name", list(study_cost.published()[0]))
 def test_models_are_counted_as_transformers_counts_them(name: str) -> None:
     import torch
-    import yaml
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = dict(yaml.safe_load((PAPER / "costs.yaml").read_text())["models"][name])
+    model_type, values, width, vocabulary, tied = CONFIGS[name]
+    config = dict(zip(FIELDS, values, strict=True)) | {"head_dim": width, "vocab_size": vocabulary}
     with torch.device("meta"):
-        network = AutoModelForCausalLM.from_config(AutoConfig.for_model(config.pop("model_type"), **config))
-    shape = costs.published().models[name]
-    assert shape.parameters == sum(part.numel() for part in {id(p): p for p in network.parameters()}.values())
-    attention = network.model.layers[0].self_attn
-    assert shape.heads == config["num_hidden_layers"] * config["num_attention_heads"]
-    assert shape.cache == 2 * 2 * config["num_hidden_layers"] * attention.k_proj.out_features
+        built = AutoConfig.for_model(model_type, **config, tie_word_embeddings=tied)
+        network = AutoModelForCausalLM.from_config(built)
+    size = study_cost.published()[0][name]
+    assert size.parameters == sum(part.numel() for part in {id(p): p for p in network.parameters()}.values())
+    assert size.heads == config["num_hidden_layers"] * config["num_attention_heads"]
 
 
 def texts(name: str) -> list[tuple[int, int]]:
@@ -153,7 +161,7 @@ def texts(name: str) -> list[tuple[int, int]]:
 def test_lengths_are_those_of_the_data(name: str) -> None:
     prompts = [prompt for prompt, _ in texts(name)]
     mean = sum(prompts) / len(prompts) / CHARACTERS_PER_TOKEN
-    assert costs.published().tasks[name].prompt == pytest.approx(mean, rel=0.4)
+    assert study_cost.published()[2][name].prompt == pytest.approx(mean, rel=0.4)
 
 
 @pytest.mark.parametrize("path", sorted(PAPER.glob("*.yaml")), ids=lambda path: path.stem)
@@ -162,11 +170,11 @@ def test_every_study_has_a_plan_without_a_download(path: Path, monkeypatch: pyte
         return
     monkeypatch.setattr("editkit.tasks.harness.task", lambda *_, **__: pytest.fail("asked lm-eval for its data"))
     monkeypatch.setattr("editkit.hub.metadata.fetch", lambda *_, **__: pytest.fail("asked the Hub"))
-    found = study_plan.plan(study.read(path), folder=PAPER)
+    found = study_cost.plan(study.read(path), folder=PAPER)
     assert found.models and all(part.seconds > 0 and part.evaluations > 100 for part in found.models)
     if path.stem != "organism":
         stated = (PAPER.parents[1] / "docs" / "evaluation.md").read_text()
-        missing = [line for line in render.table(found).split("\n") if line.startswith("| `") and line not in stated]
+        missing = [line for line in found.table().split("\n") if line.startswith("| `") and line not in stated]
         assert not missing, "docs/evaluation.md states what the command prints: copy it"
 
 
@@ -174,16 +182,16 @@ def test_what_plans_assume_of_the_search_is_so() -> None:
     from editkit.measuring.likelihood import ANCHOR_TOKENS
     from editkit.models.language_model import TOKENS_PER_BATCH
 
-    assert (ANCHOR_TOKENS, TOKENS_PER_BATCH["cuda"]) == (study_plan.ANCHOR, costs.BATCH)
+    assert (ANCHOR_TOKENS, TOKENS_PER_BATCH["cuda"]) == (study_cost.ANCHOR, study_cost.BATCH)
 
 
 def test_more_work_takes_longer() -> None:
     dose = study.read(PAPER / "dose.yaml")
-    few, all_heads = (study_plan.plan(dose.model_copy(update={"heads": heads})) for heads in ((1,), dose.heads))
+    few, all_heads = (study_cost.plan(dose.model_copy(update={"heads": heads})) for heads in ((1,), dose.heads))
     assert all_heads.models[0].seconds > 1.5 * few.models[0].seconds
     assert all_heads.models[0].evaluations == few.models[0].evaluations, "one search ranks all heads"
-    slow = study_plan.plan(dose, gpu="a100").models[0].seconds
+    slow = study_cost.plan(dose, gpu="a100").models[0].seconds
     assert slow > 2 * all_heads.models[0].seconds
-    assert "Does not fit" not in render.table(study_plan.plan(dose, gpu="rtx4090"))
+    assert "Does not fit" not in study_cost.plan(dose, gpu="rtx4090").table()
     with pytest.raises(UsageError, match="--gpu abacus: no figures for it. Known: h100"):
-        study_plan.plan(dose, gpu="abacus")
+        study_cost.plan(dose, gpu="abacus")

@@ -17,8 +17,8 @@ import editkit
 from editkit import organism as bundled
 from editkit.checkpoints.source import resolve
 from editkit.errors import EditkitError, IntegrityError, NotLocalized, UsageError
+from editkit.evidence.outcome import Outcome
 from editkit.models.language_model import LanguageModel
-from editkit.render.folder import Outcome
 from editkit.tasks.builtin import TASKS
 from editkit.units import show
 from editkit.workspace import Session
@@ -173,7 +173,7 @@ def test_a_capability_without_heads_of_its_own_exits_with_3_and_writes_no_checkp
     files = {path.name for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert {"localization.json", "report.json", "report.html"} <= files
     assert not any(name.endswith(".safetensors") or name == "config.json" for name in files)
-    assert caught.value.outcome.report.verdict.met is False
+    assert isinstance(caught.value.outcome, Outcome) and not caught.value.outcome.report.verdict.met
 
 
 @pytest.mark.parametrize("heads", [0, 145])

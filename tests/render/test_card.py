@@ -14,18 +14,18 @@ from huggingface_hub import ModelCard
 
 from editkit.errors import EditkitError
 from editkit.evidence.exhibits import Audit, Exhibits
+from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import BaseModel, Provenance
 from editkit.evidence.report import EvalReport, Interval
 from editkit.render import card, wording
 from editkit.render.inert import Inert
-from tests.made_evidence import Evidence, evidence
+from tests.made_evidence import evidence
 
 STATUSES = ("met", "goal-missed", "too-much-damage")
 
 
-def rendered(found: Evidence, **changes) -> str:
-    provenance = replace(found.provenance, **changes)
-    return card.render(found.edit, found.localization, found.report, provenance, exhibits=found.exhibits)
+def rendered(found: Outcome, **changes) -> str:
+    return card.render(replace(found, provenance=replace(found.provenance, **changes)))
 
 
 def front_matter(text: str) -> dict:
@@ -103,7 +103,7 @@ def test_every_number_in_the_text_is_in_the_evidence(status):
     assert shown - known_numbers(found) == set()
 
 
-def known_numbers(found: Evidence) -> set[str]:
+def known_numbers(found: Outcome) -> set[str]:
     """Every way in which a number of the evidence may be written."""
     values: list[float] = []
 

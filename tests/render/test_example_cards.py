@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from editkit.render import card, html
-from editkit.render import folder as outcome
+from editkit.render import card, evidence_folder, page
 
 CARDS = Path(__file__).parents[2] / "cards"
 EXAMPLES = sorted(path.parent.parent for path in CARDS.glob("*/editkit/report.json"))
@@ -21,16 +20,15 @@ def test_there_are_examples():
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_is_in_step_with_the_templates(example):
     """Figures are compared by their text only: their layout follows the plotting library's version."""
-    found = outcome.read(example)
-    four = found.edit, found.localization, found.report, found.provenance
+    found = evidence_folder.read(example)
     say = f"run `make cards` to write cards/{example.name} again"
-    assert (example / "README.md").read_text("utf-8") == card.render(*four, exhibits=found.exhibits), say
+    assert (example / "README.md").read_text("utf-8") == card.render(found), say
     written = (example / "editkit" / "report.html").read_text("utf-8")
-    assert shown(written) == shown(html.render(*four, exhibits=found.exhibits)), say
+    assert shown(written) == shown(page.render(found)), say
     for name in ("heads.png", "deltas.png"):
         assert (example / "editkit" / name).read_bytes().startswith(b"\x89PNG"), say
 
 
-def shown(page: str) -> str:
+def shown(html: str) -> str:
     figure = re.compile(r"<svg [^>]*class=\"figure\".*?</svg>", flags=re.DOTALL)
-    return figure.sub(lambda match: " ".join(re.findall(r"<text[^>]*>([^<]*)", match[0])), page)
+    return figure.sub(lambda match: " ".join(re.findall(r"<text[^>]*>([^<]*)", match[0])), html)

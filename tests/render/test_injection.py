@@ -12,16 +12,14 @@ import unicodedata
 from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from editkit.cli import terminal
-from editkit.render import card, html, plots, svg
+from editkit.cli import tables
+from editkit.render import card, figures, page
 from editkit.render.inert import clean, code, fence, prose, web_address
 from tests.made_evidence import hostile
 
@@ -79,7 +77,7 @@ PLAIN_TAGS = {"<details>", "</details>", "<summary>", "</summary>"}
 @cache
 def card_of(text: str) -> str:
     found = hostile(text)
-    return card.render(*found.four, exhibits=found.exhibits)
+    return card.render(found)
 
 
 @cache
@@ -87,8 +85,7 @@ def page_of(text: str) -> str:
     """The page without the two figures that show no names: drawing them is most of the time."""
     found = hostile(text)
     exhibits = replace(found.exhibits, dose=())
-    report = replace(found.report, random_heads=None)
-    return html.render(found.edit, found.localization, report, found.provenance, exhibits=exhibits)
+    return page.render(replace(found, report=replace(found.report, random_heads=None), exhibits=exhibits))
 
 
 def halves(text: str) -> tuple[str, str]:
@@ -197,20 +194,19 @@ def test_the_figures_draw_any_name(recwarn):
     texts = list(CORPUS.values())
     named = replace(hostile("word").report, rows=tuple(replace(row, task=text) for text in texts))
     plain = replace(named, rows=(row,) * len(texts))
-    assert plots.deltas(named).startswith(b"\x89PNG")
-    assert svg.deltas(named).count("<") == svg.deltas(plain).count("<")
-    assert "<script" not in svg.deltas(named)
+    assert figures.deltas_png(named).startswith(b"\x89PNG")
+    assert figures.deltas_svg(named).count("<") == figures.deltas_svg(plain).count("<")
+    assert "<script" not in figures.deltas_svg(named)
     assert [str(warning.message) for warning in recwarn] == []
 
 
 @pytest.mark.parametrize("name", CORPUS)
 def test_the_terminal_shows_text_and_obeys_none(name):
     found, stream = hostile(CORPUS[name]), io.StringIO()
-    outcome = SimpleNamespace(**vars(found), out=Path("out"))
     place = Console(file=stream, width=120, force_terminal=False, color_system=None)
-    place.print(terminal.removal(outcome))  # type: ignore[arg-type]
-    place.print(terminal.localization(found.localization))
-    place.print(terminal.comparison(CORPUS[name], CORPUS[name], "other"))
+    place.print(tables.removal(found))
+    place.print(tables.localization(found.localization))
+    place.print(tables.comparison(CORPUS[name], CORPUS[name], "other"))
     shown = stream.getvalue()
     assert hidden(shown.replace("\u200d", "").replace("\u200c", "")) == set()
     if name == "markup":

@@ -1,4 +1,4 @@
-"""What a run found out, as values; and as the files in which it travels.
+"""The evidence of a removal as files in OUT, and what is rendered from them.
 
     OUT/README.md                 the card             OUT/editkit/localization.json   how it was found
     OUT/editkit/report.html       for the eye          OUT/editkit/report.json         before and after
@@ -11,41 +11,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from editkit.checkpoints.staging import beside
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
 from editkit.evidence.exhibits import Exhibits
 from editkit.evidence.localization import Localization
+from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import Provenance
 from editkit.evidence.report import EvalReport
-from editkit.units import show
 from editkit.writing import manifest
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The evidence of one removal. ``out`` is where it lies."""
-
-    out: Path
-    edit: Edit
-    localization: Localization
-    report: EvalReport
-    exhibits: Exhibits
-    provenance: Provenance
-
-    def summary(self) -> dict[str, Any]:
-        """One JSON document: what was removed, the verdict, the rows, where the files are."""
-        return {
-            "out": str(self.out),
-            "base": {"model": self.edit.base.model, "revision": self.edit.base.revision},
-            "units": show(self.edit.units),
-            "card": str(self.out / "README.md"),
-            "page": str(self.out / "editkit" / "report.html"),
-        } | json.loads(self.report.to_json())
 
 
 def write(directory: Path, outcome: Outcome) -> None:
@@ -66,22 +42,21 @@ def write(directory: Path, outcome: Outcome) -> None:
 
 def render(directory: Path, outcome: Outcome) -> None:
     """Write the card, the figures and the page from the evidence."""
-    from editkit.render import plots
+    from editkit.render import figures, head_map
 
     folder = directory / "editkit"
-    (folder / "deltas.png").write_bytes(plots.deltas(outcome.report))
-    (folder / "heads.png").write_bytes(plots.head_map(outcome.edit, outcome.localization, outcome.provenance))
-    text, page = texts(outcome)
-    (folder / "report.html").write_text(page, encoding="utf-8", newline="\n")
-    (directory / "README.md").write_text(text, encoding="utf-8", newline="\n")
+    (folder / "deltas.png").write_bytes(figures.deltas_png(outcome.report))
+    (folder / "heads.png").write_bytes(head_map.png(outcome.edit, outcome.localization, outcome.provenance))
+    readme, html = texts(outcome)
+    (folder / "report.html").write_text(html, encoding="utf-8", newline="\n")
+    (directory / "README.md").write_text(readme, encoding="utf-8", newline="\n")
 
 
 def texts(outcome: Outcome) -> tuple[str, str]:
     """The card and the page."""
-    from editkit.render import card, html
+    from editkit.render import card, page
 
-    four = (outcome.edit, outcome.localization, outcome.report, outcome.provenance)
-    return card.render(*four, exhibits=outcome.exhibits), html.render(*four, exhibits=outcome.exhibits)
+    return card.render(outcome), page.render(outcome)
 
 
 def read(out: Path) -> Outcome:

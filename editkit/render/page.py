@@ -1,6 +1,6 @@
 """The report page: one self-contained file that loads nothing from anywhere and reads well without scripts.
 
-    render(edit, localization, report, provenance, exhibits=exhibits) -> "<!doctype html>\\n<html lang=..."
+    render(outcome) -> "<!doctype html>\\n<html lang=..."
 
 Everything shown is data and goes through two gates in one place: hidden characters are made visible, then Jinja
 escapes. The page's own policy allows no request and no script but the one whose hash it names.
@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from editkit.edit import Edit
-from editkit.evidence.exhibits import NOTHING, Exhibits, Transcript
+from editkit.evidence.exhibits import Exhibits, Transcript
 from editkit.evidence.localization import Effect, Localization
-from editkit.evidence.provenance import Provenance
+from editkit.evidence.outcome import Outcome
 from editkit.evidence.report import EvalReport, Row
-from editkit.render import headmap, svg, wording
+from editkit.render import figures, wording
 from editkit.render.diagnostics import facts
-from editkit.render.differing import differing
+from editkit.render.head_map import MapLayer, head_map, scale
 from editkit.render.inert import clean, web_address
+from editkit.render.word_diff import differing
 from editkit.units import show
 
 LONGEST = 20_000
@@ -40,48 +40,36 @@ GROUP_NAMES = {
 }
 
 
-def render(
-    edit: Edit,
-    localization: Localization,
-    report: EvalReport,
-    provenance: Provenance,
-    *,
-    exhibits: Exhibits = NOTHING,
-) -> str:
+def render(outcome: Outcome) -> str:
     """The whole text of ``report.html``."""
     from markupsafe import Markup
 
+    localization, report, provenance = outcome.localization, outcome.report, outcome.provenance
     style, script = _asset("report.css"), _asset("arrows.js.jinja")
-    layers = headmap.head_map(edit, localization, provenance)
-    scale = headmap.scale(layers)
-    environment = _environment(scale)
+    layers = head_map(outcome.edit, localization, provenance)
     values: dict[str, Any] = {
-        "edit": edit,
-        "localization": localization,
-        "report": report,
-        "provenance": provenance,
-        "exhibits": exhibits,
+        **vars(outcome),
         "style": Markup(style),
         "script": Markup(script),
         "script_hash": Markup("sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()),
         "subject": wording.subject(provenance),
         "base_name": wording.base_name(provenance),
         "licence_link": web_address(provenance.base.license_link),
-        "units": ", ".join(show(edit.units)),
+        "units": ", ".join(show(outcome.edit.units)),
         "universal": ", ".join(show(localization.universal)),
         "facts": facts(localization.diagnostics),
         "fate": wording.fate(provenance),
         "effect_means": wording.effect_means(localization),
-        "untested": wording.not_tested(exhibits.audits),
-        "pairs": _pairs(report, exhibits.transcripts),
-        **_results(edit, localization, report, provenance),
-        **_map(layers, scale, localization),
-        **_figures(edit, report, exhibits, wording.fate(provenance)),
+        "untested": wording.not_tested(outcome.exhibits.audits),
+        "pairs": _pairs(report, outcome.exhibits.transcripts),
+        **_results(outcome),
+        **_map(layers, localization),
+        **_figures(outcome),
     }
-    return environment.get_template("report.html.jinja").render(values)
+    return _environment(scale(layers)).get_template("report.html.jinja").render(values)
 
 
-def _environment(scale: float) -> Any:
+def _environment(strongest: float) -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -99,13 +87,14 @@ def _environment(scale: float) -> Any:
         "bounds": lambda effect: wording.effect_span(effect.low, effect.high),
         "unknown": math.isnan,
         # Square root: a small but certain effect must not look like none.
-        "shade": lambda effect: f"{math.sqrt(min(1.0, abs(effect) / scale)):.3f}",
+        "shade": lambda effect: f"{math.sqrt(min(1.0, abs(effect) / strongest)):.3f}",
     }
     return environment
 
 
-def _results(edit: Edit, localization: Localization, report: EvalReport, provenance: Provenance) -> dict[str, Any]:
-    conclusion = wording.conclusion(localization, report)
+def _results(outcome: Outcome) -> dict[str, Any]:
+    report = outcome.report
+    conclusion = wording.conclusion(outcome.localization, report)
     standing = wording.standing(report)
     null = report.random_heads
 
@@ -116,7 +105,7 @@ def _results(edit: Edit, localization: Localization, report: EvalReport, provena
 
     return {
         "conclusion": conclusion,
-        "headline": wording.headline(edit, report, provenance, met=conclusion.met),
+        "headline": wording.headline(outcome.edit, report, outcome.provenance, met=conclusion.met),
         "targets": wording.targets(report),
         "retained": wording.retained(report),
         "worst": wording.worst(report),
@@ -128,7 +117,7 @@ def _results(edit: Edit, localization: Localization, report: EvalReport, provena
     }
 
 
-def _map(layers: tuple[headmap.MapLayer, ...], scale: float, localization: Localization) -> dict[str, Any]:
+def _map(layers: tuple[MapLayer, ...], localization: Localization) -> dict[str, Any]:
     widest = max((len(layer.cells) for layer in layers), default=0)
     strongest: Sequence[Effect] = localization.order[:STRONGEST]
     return {
@@ -136,13 +125,13 @@ def _map(layers: tuple[headmap.MapLayer, ...], scale: float, localization: Local
         "widest": widest,
         "label_step": 1 if widest <= 40 else 4,
         "total": sum(len(layer.cells) for layer in layers),
-        "scale": wording.percent(scale),
+        "scale": wording.percent(scale(layers)),
         "strongest": strongest,
         "group_spans": _group_spans(layers),
     }
 
 
-def _group_spans(layers: tuple[headmap.MapLayer, ...]) -> list[tuple[int, int]]:
+def _group_spans(layers: tuple[MapLayer, ...]) -> list[tuple[int, int]]:
     """(KV group, number of its heads) in order, if every layer is grouped alike and sharing takes place at all."""
     groupings = {tuple(cell.group for cell in layer.cells) for layer in layers}
     if len(groupings) != 1:
@@ -152,15 +141,16 @@ def _group_spans(layers: tuple[headmap.MapLayer, ...]) -> list[tuple[int, int]]:
     return [] if None in groups or len(names) == len(groups) else [(name, groups.count(name)) for name in names]
 
 
-def _figures(edit: Edit, report: EvalReport, exhibits: Exhibits, fate: wording.Fate) -> dict[str, Any]:
+def _figures(outcome: Outcome) -> dict[str, Any]:
     from markupsafe import Markup
 
-    dose, goal = exhibits.dose, _goal(report, exhibits)
+    report, dose, fate = outcome.report, outcome.exhibits.dose, wording.fate(outcome.provenance)
+    chosen, goal = len(outcome.edit.units), _goal(report, outcome.exhibits)
     return {
-        "deltas_figure": Markup(svg.deltas(report)) if report.rows else "",
-        "dose_figure": Markup(svg.dose(dose, len(edit.units), fate, goal)) if dose else "",
+        "deltas_figure": Markup(figures.deltas_svg(report)) if report.rows else "",
+        "dose_figure": Markup(figures.dose_svg(dose, chosen, fate, goal)) if dose else "",
         "dose_tasks": sorted({task for point in dose for task in point.retain}),
-        "null_figure": Markup(svg.null(report, fate)) if report.random_heads else "",
+        "null_figure": Markup(figures.null_svg(report, fate)) if report.random_heads else "",
     }
 
 
@@ -198,12 +188,8 @@ def _visible(value: Any) -> Any:
     from markupsafe import Markup
 
     if isinstance(value, str) and not isinstance(value, Markup):
-        return _spaced(value)
+        return clean(value, lines=True, limit=LONGEST)
     return value
-
-
-def _spaced(value: str) -> str:
-    return clean(value, lines=True, limit=LONGEST)
 
 
 def _asset(name: str) -> str:

@@ -16,18 +16,21 @@ import pytest
 from matplotlib.image import imread
 
 from editkit.evidence.exhibits import Audit, Exhibits
+from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import BaseModel, LayerShape
-from editkit.render import headmap, html, wording
+from editkit.render import page as renderer
+from editkit.render import wording
 from editkit.render.diagnostics import facts
-from editkit.render.differing import differing
-from tests.made_evidence import Evidence, evidence
+from editkit.render.head_map import head_map
+from editkit.render.word_diff import differing
+from tests.made_evidence import evidence
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 
-def rendered(found: Evidence, exhibits: Exhibits | None = None) -> str:
-    return html.render(*found.four, exhibits=found.exhibits if exhibits is None else exhibits)
+def rendered(found: Outcome, exhibits: Exhibits | None = None) -> str:
+    return renderer.render(found if exhibits is None else replace(found, exhibits=exhibits))
 
 
 @cache
@@ -129,7 +132,7 @@ def test_every_head_is_on_the_map_with_its_exact_values():
     labels = [attrs.get("aria-label") for _, attrs in Tree(page()).tags if "cell" in (attrs.get("class") or "").split()]
     labels = [label for label in labels if label]
     assert len(labels) == 144
-    for layer in headmap.head_map(found.edit, found.localization, found.provenance):
+    for layer in head_map(found.edit, found.localization, found.provenance):
         for cell in layer.cells:
             assert cell.label in labels
     removed = [label for label in labels if ", removed" in label]

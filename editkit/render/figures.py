@@ -1,42 +1,132 @@
-"""The figures: changes with intervals, the head map, the dose curve, the random-heads null.
+"""The figures: changes with intervals, the dose curve, the random-heads null; and how every figure is drawn.
 
-    head_map(edit, localization, provenance) -> PNG bytes for the card       svg.deltas(report) -> text for the page
+    deltas_png(report) -> PNG bytes for the card
+    deltas_svg(report) -> '<svg class="figure" role="img" aria-label="..." viewBox="0 0 604 252">...</svg>' for the page
 
-They go through ``drawing.py``. Names are data: hidden characters are shown.
+Drawn by matplotlib; the same data give the same bytes. Names are data: mathematics in labels is switched off, and
+hidden characters are shown.
 """
 
 from __future__ import annotations
 
+import html
+import io
 import math
-from dataclasses import replace
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from editkit.edit import Edit
 from editkit.evidence.exhibits import Dose
-from editkit.evidence.localization import Localization
-from editkit.evidence.provenance import Provenance
 from editkit.evidence.report import EvalReport, Interval, Row
-from editkit.render import headmap, map_figure, wording
-from editkit.render.drawing import Theme, png
+from editkit.render import wording
 from editkit.render.inert import clean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+SETTINGS: Any = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9.5,
+    "text.parse_math": False,
+    "text.usetex": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "editkit",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.unicode_minus": True,
+}
 
-def head_map(edit: Edit, localization: Localization, provenance: Provenance) -> bytes:
-    """Layers x heads; colour = effect, full square = certain, frame = removed or tried, U = universal. PNG."""
-    layers, fate = headmap.head_map(edit, localization, provenance), wording.fate(provenance)
-    return png(lambda figure, theme: map_figure.draw(figure, theme, layers, fate))
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours by what they mean; the page's CSS has variables of the same names."""
+
+    ink: str = "#1b2330"
+    soft: str = "#5d6878"
+    line: str = "#d5dae1"
+    paper: str = "#ffffff"
+    accent: str = "#b5391c"
+    rise: str = "#1e66a8"
+    good: str = "#2a6f97"
+    warn: str = "#9a6700"
+    bad: str = "#b5391c"
+    band: str = "#f1c9bd"
 
 
-def deltas(report: EvalReport) -> bytes:
-    """Every task's change with its 95 % interval; targets above, retained tasks below on their own scale. PNG."""
-    return png(lambda figure, theme: draw_deltas(figure, theme, report))
+LIGHT = Theme()
+
+VARIABLES = {f"#0{number:x}0b0c": f"var(--{field.name})" for number, field in enumerate(fields(Theme))}
+"""Stand-in colour -> CSS variable: matplotlib draws with the first, ``_svg`` writes the second."""
+
+Draw = Callable[["Figure", Theme], None]
 
 
-def draw_deltas(figure: Figure, theme: Theme, report: EvalReport) -> None:
+def png(draw: Draw) -> bytes:
+    """A figure for the card, in the light theme."""
+    look: dict[str, Any] = {"dpi": 160, "facecolor": LIGHT.paper, "bbox_inches": "tight", "pad_inches": 0.12}
+    return _drawn(draw, LIGHT, "png", metadata={"Software": None}, **look)
+
+
+def deltas_png(report: EvalReport) -> bytes:
+    """Every task's change with its 95 % interval; targets above, retained tasks below on their own scale."""
+    return png(lambda figure, theme: _draw_deltas(figure, theme, report))
+
+
+def deltas_svg(report: EvalReport) -> str:
+    label = "Change of every task with its 95 % interval; the same numbers are in the table."
+    return _svg("deltas", label, lambda figure, theme: _draw_deltas(figure, theme, report))
+
+
+def dose_svg(points: tuple[Dose, ...], chosen: int, fate: wording.Fate, goal: float = math.nan) -> str:
+    """Scores against the number of heads; ``goal`` is the score to fall to, from 0 to 1."""
+    label = f"Scores against the number of heads switched off; {chosen} were {fate}. The table below has the numbers."
+    marked = f"{chosen} {fate}"
+    return _svg("dose", label, lambda figure, theme: _draw_dose(figure, theme, points, marked, chosen, goal))
+
+
+def null_svg(report: EvalReport, fate: wording.Fate) -> str:
+    """The changes by random heads, and the one by the ``fate`` heads."""
+    label, ours = wording.null_line(report) or "", f"the {fate} heads"
+    return _svg("null", label, lambda figure, theme: _draw_null(figure, theme, report, ours))
+
+
+def _svg(name: str, label: str, draw: Draw) -> str:
+    """A figure for the page: real text, colours from the page's CSS, so that light and dark both work."""
+    quiet = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    text = _drawn(draw, Theme(*VARIABLES), "svg", transparent=True, metadata=quiet).decode()
+    text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text[text.index("<svg ") :], count=1, flags=re.DOTALL)
+    # In tags only: a name is text, in which < and > are escaped.
+    text = re.sub(r"<[^<>]*>", lambda tag: _restyled(tag[0], name), text)
+    return text.replace("<svg ", f'<svg class="figure" role="img" aria-label="{html.escape(label)}" ', 1)
+
+
+def _restyled(tag: str, name: str) -> str:
+    """Variables for colours; ids that are unique on a page with several figures, and none for groups."""
+    tag = re.sub(r"#0[0-9a-f]0b0c", lambda colour: VARIABLES[colour[0]], " ".join(tag.split()))
+    tag = re.sub(r'^(<g) id="[^"]*"', r"\1", tag).replace("xlink:href", "href")
+    return re.sub(r'( id="| href="#|url\(#)', rf"\g<1>{name}-", tag)
+
+
+def _drawn(draw: Draw, theme: Theme, kind: str, **save: Any) -> bytes:
+    """Run a drawing and return the file's bytes."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    buffer = io.BytesIO()
+    with rc_context(SETTINGS), warnings.catch_warnings():
+        # A name in a script that the font lacks is drawn as boxes; that is no reason to print warnings.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure = Figure(layout="constrained")
+        draw(figure, theme)
+        figure.savefig(buffer, format=kind, **save)
+    return buffer.getvalue()
+
+
+def _draw_deltas(figure: Figure, theme: Theme, report: EvalReport) -> None:
     targets, retained = wording.targets(report), wording.retained(report)
     parts = [rows for rows in (targets, retained) if rows]
     figure.set_size_inches(8.4, 0.8 + 0.29 * len(report.rows) + 0.55 * len(parts))
@@ -61,7 +151,7 @@ def draw_deltas(figure: Figure, theme: Theme, report: EvalReport) -> None:
         axis.set_title(title, loc="left", color=theme.ink, fontsize=9.5, fontweight="bold")
 
 
-def draw_dose(figure: Figure, theme: Theme, dose: tuple[Dose, ...], marked: str, chosen: int, goal: float) -> None:
+def _draw_dose(figure: Figure, theme: Theme, dose: tuple[Dose, ...], marked: str, chosen: int, goal: float) -> None:
     """``marked`` names the number of heads that is ``chosen``; ``goal`` is the score to fall to."""
     from matplotlib.ticker import MaxNLocator
 
@@ -108,7 +198,7 @@ def draw_dose(figure: Figure, theme: Theme, dose: tuple[Dose, ...], marked: str,
     axis.legend(frameon=False, labelcolor=theme.ink, fontsize=9, loc="best")
 
 
-def draw_null(figure: Figure, theme: Theme, report: EvalReport, ours: str) -> None:
+def _draw_null(figure: Figure, theme: Theme, report: EvalReport, ours: str) -> None:
     """``ours`` names the heads of the edit: the removed, or the tried ones."""
     from matplotlib.ticker import MaxNLocator
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,15 +15,16 @@ import pytest
 from rich.console import Console
 
 from editkit.checkpoints.architecture import Architecture, Site, Unreachable
-from editkit.cli import terminal
-from editkit.cli.stages import stages
+from editkit.cli import tables
+from editkit.cli.stages import on_stderr
+from editkit.evidence.outcome import Outcome
 from editkit.evidence.report import Interval
 from editkit.localizers.universal import Universals
 from editkit.planning.inspection import Format, Inspection
 from editkit.removal.comparison import Standing, Standings
 from editkit.render import wording
 from editkit.units import Head
-from tests.made_evidence import Evidence, evidence
+from tests.made_evidence import evidence
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,15 +36,14 @@ def shown(thing: Any, width: int = 140, **options: Any) -> str:
     return stream.getvalue()
 
 
-def outcome(found: Evidence, **changes: Any) -> Any:
-    provenance = replace(found.provenance, **changes)
-    return SimpleNamespace(**(vars(found) | {"provenance": provenance}), out=Path("build/a demo"))
+def outcome(found: Outcome, **changes: Any) -> Outcome:
+    return replace(found, out=Path("build/a demo"), provenance=replace(found.provenance, **changes))
 
 
 @pytest.mark.parametrize("width", [50, 80, 100, 140])
 def test_the_summary_fits_and_keeps_every_task(width):
     found = evidence()
-    text = shown(terminal.removal(outcome(found)), width)
+    text = shown(tables.removal(outcome(found)), width)
     lines = text.splitlines()
     assert max(len(line) for line in lines) <= width
     for row in found.report.rows:
@@ -59,7 +58,7 @@ def test_the_summary_fits_and_keeps_every_task(width):
 def test_wider_terminals_show_more_columns():
     report = evidence().report
     heads = {
-        width: next(x for x in shown(terminal.evaluation(report), width).splitlines() if "task" in x)
+        width: next(x for x in shown(tables.evaluation(report), width).splitlines() if "task" in x)
         for width in (50, 80, 120)
     }
     assert "interval" not in heads[50] and "interval" in heads[80] and "collapse" in heads[120]
@@ -67,23 +66,23 @@ def test_wider_terminals_show_more_columns():
 
 @pytest.mark.parametrize("status", ["goal-missed", "too-much-damage"])
 def test_a_refusal_says_so_first_and_names_no_model(status):
-    text = shown(terminal.removal(outcome(evidence(status), format="evidence")))
+    text = shown(tables.removal(outcome(evidence(status), format="evidence")))
     assert "Criteria not met" in text.strip().splitlines()[0]
     assert "README.md" not in text and "editkit undo" not in text and "report.html" in text
 
 
 def test_the_way_back_can_be_pasted():
-    assert "editkit undo 'build/a demo' -o base" in shown(terminal.removal(outcome(evidence())))
+    assert "editkit undo 'build/a demo' -o base" in shown(tables.removal(outcome(evidence())))
 
 
 def test_ranked_heads_come_in_order_with_their_numbers():
     found = evidence().localization
-    lines = shown(terminal.localization(found, limit=6)).splitlines()
+    lines = shown(tables.localization(found, limit=6)).splitlines()
     ranked = [line.split() for line in lines if line.split()[:1] and line.split()[0].isdigit()]
     assert [row[1] for row in ranked] == [str(effect.unit) for effect in found.order[:6]]
     assert ranked[0][2] == wording.points(found.order[0].effect)
     assert f"{len(found.order) - 6} more heads" in "\n".join(lines)
-    assert "Not localized" in shown(terminal.localization(replace(found, found=False)))
+    assert "Not localized" in shown(tables.localization(replace(found, found=False)))
 
 
 def test_inspect_joins_equal_layers_and_gives_reasons():
@@ -94,7 +93,7 @@ def test_inspect_joins_equal_layers_and_gives_reasons():
     sites = (site(0, 8), site(1, 8), site(3, 8), site(4, 4))
     architecture = Architecture("llama", 7, sites, (Unreachable((2,), "linear attention"), Unreachable((5, 6), "ssm")))
     found = Inspection("tiny", None, architecture, {"F32": 1000}, 1, None, (Format("lora", False, "packed weights"),))
-    text = shown(terminal.inspection(found))
+    text = shown(tables.inspection(found))
     rows = [line.split("  ")[0].strip() for line in text.splitlines() if "self_attn" in line]
     assert rows == ["0 to 1", "3", "4"]
     assert "28 heads in 4 of 7 layers" in text
@@ -103,7 +102,7 @@ def test_inspect_joins_equal_layers_and_gives_reasons():
 
 def test_scores_of_one_model_are_shown_with_their_intervals():
     found = Standings("org/model", (Standing("swear", 150, 0.0, Interval(0.99, 0.95, 1.0), 0.01),))
-    line = next(line for line in shown(terminal.standings(found)).splitlines() if "swear" in line)
+    line = next(line for line in shown(tables.standings(found)).splitlines() if "swear" in line)
     assert line.split() == ["swear", "150", "99.0", "95.0", "to", "100.0", "0.0", "1.0"]
 
 
@@ -120,19 +119,19 @@ def test_universal_heads_are_named_with_what_they_break():
         drops[:1],
         13.0,
     )
-    wide, narrow = shown(terminal.universal(found, heads), 100), shown(terminal.universal(found, heads), 40)
+    wide, narrow = shown(tables.universal(found, heads), 100), shown(tables.universal(found, heads), 40)
     rows = [line.split() for line in wide.splitlines() if line.split()[:1] in (["L1H1"], ["L0H2"])]
     assert rows == [["L1H1", "0.001", "repeats", "−0.50", "−0.25"], ["L0H2", "0.010", "–", "−0.30", "−0.20"]]
     assert "L1H3" in wide and "rhyme" not in narrow and "L1H1" in narrow
     assert json.loads(json.dumps(found.to_dict(heads)))["universal"][0]["drops"] == {"rhyme": 0.5, "code": 0.25}
     none = replace(found, columns=np.zeros(0, int), p=np.zeros(0), drops=np.zeros((0, 2)), failing=())
-    assert "No universal heads" in shown(terminal.universal(none, heads))
+    assert "No universal heads" in shown(tables.universal(none, heads))
 
 
 @pytest.mark.parametrize("width", [40, 120])
 def test_both_answers_are_shown_and_what_differs_is_marked(width):
     text = shown(
-        terminal.comparison("Say it.", "a damn cat", "a cat"), width, force_terminal=True, color_system="standard"
+        tables.comparison("Say it.", "a damn cat", "a cat"), width, force_terminal=True, color_system="standard"
     )
     assert "\x1b[1;4;31m" in text and "damn" in text
     assert ("before" in text) and ("after" in text) and "Say it." in text
@@ -141,8 +140,8 @@ def test_both_answers_are_shown_and_what_differs_is_marked(width):
 def test_no_color_and_pipes_get_plain_text(monkeypatch):
     for name in ("NO_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
-    program = "from tests.made_evidence import evidence; from editkit.cli import terminal; "
-    program += "terminal.show(terminal.evaluation(evidence().report))"
+    program = "from tests.made_evidence import evidence; from editkit.cli import streams, tables; "
+    program += "streams.show(tables.evaluation(evidence().report))"
     for encoding, minus in (("utf-8", "−97.3"), ("ascii", "-97.3")):
         done = subprocess.run(
             [sys.executable, "-c", program],
@@ -158,7 +157,7 @@ def test_no_color_and_pipes_get_plain_text(monkeypatch):
 
 def test_away_from_a_terminal_a_stage_is_one_line():
     stream = io.StringIO()
-    work = stages(Console(file=stream, width=100, force_terminal=False), shortest=0.0)
+    work = on_stderr(Console(file=stream, width=100, force_terminal=False), shortest=0.0)
     with work("Finding heads", 200) as advance:
         for _ in range(100):
             advance(2)
@@ -166,14 +165,14 @@ def test_away_from_a_terminal_a_stage_is_one_line():
         pass
     lines = stream.getvalue().splitlines()
     assert [line.split(":")[0] for line in lines] == ["Finding heads", "Selectivity"] and "200" in lines[0]
-    with stages(Console(file=stream, width=100, force_terminal=False), shortest=60.0)("Known", 1):
+    with on_stderr(Console(file=stream, width=100, force_terminal=False), shortest=60.0)("Known", 1):
         pass
     assert stream.getvalue().splitlines() == lines
 
 
 def test_on_a_terminal_stages_nest_and_survive_an_error():
     stream = io.StringIO()
-    work = stages(Console(file=stream, width=100, force_terminal=True))
+    work = on_stderr(Console(file=stream, width=100, force_terminal=True))
     with work("Outer", 3) as advance:
         advance(1)
         with work("Inner", None) as inner:
@@ -190,7 +189,7 @@ def test_on_a_terminal_stages_nest_and_survive_an_error():
 
 
 def test_the_terminal_needs_no_heavy_library():
-    program = "import sys, editkit.cli.terminal; "
+    program = "import sys, editkit.cli.tables; "
     program += "print([name for name in ('torch', 'transformers', 'matplotlib', 'sklearn') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -1,0 +1,91 @@
+"""The options that several commands share, and the check of a file that a command will end in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from editkit.errors import UsageError
+
+if TYPE_CHECKING:
+    from editkit.models.placement import Placement
+    from editkit.workspace import Session
+
+METHODS = ("auto", "halving", "css", "csb", "greedy", "one-shot")
+FOLDER = click.Path(path_type=Path, file_okay=False)
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+def stacked(*options: Callable[..., Any]) -> Callable[..., Any]:
+    """Several click options as one decorator, shown in the order given."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+revision = click.option("--revision", metavar="R", help="Hub commit, branch or tag.")
+which_model = stacked(
+    click.option("--model", metavar="MODEL", help="Hub id or local directory. Default: the bundled organism."),
+    revision,
+)
+device = click.option(
+    "--device", default="auto", show_default=True, metavar="D", help="auto, cpu, cuda, cuda:1, mps or balanced."
+)
+placing = stacked(
+    device,
+    click.option(
+        "--dtype", default="auto", show_default=True, type=click.Choice(["auto", "float32", "bfloat16", "float16"])
+    ),
+)
+remote_code = click.option("--trust-remote-code", is_flag=True, help="Run Python files that came with the model.")
+allow_code = click.option(
+    "--allow-code-execution",
+    "allow_code",
+    is_flag=True,
+    help="Let Python scorers run, and code the model writes in a sandbox.",
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+seed = click.option("--seed", default=0, show_default=True, metavar="N", type=click.IntRange(min=0))
+method = click.option("--method", type=click.Choice(METHODS), help="How heads are found. Default: the recipe's.")
+work = click.option(
+    "--work",
+    type=FOLDER,
+    metavar="DIR",
+    help="Where measurements are kept. Default: the user's cache.",
+)
+
+
+def placement(options: dict[str, Any]) -> Placement:
+    """How the model options say that a model is loaded; they are taken out of ``options``."""
+    from editkit.models.placement import Placement
+
+    given = {key: options.pop(key) for key in ("device", "dtype", "trust_remote_code") if key in options}
+    return Placement(**given)
+
+
+def session(options: dict[str, Any], command: str = "") -> Session:
+    """Where measurements go and what may run, as the options say; they are taken out of ``options``."""
+    from editkit.cli.stages import on_stderr
+    from editkit.workspace import Session
+
+    return Session(options.pop("work"), options.pop("allow_code", False), on_stderr(), command)
+
+
+def require_folder(option: str, path: Path | None) -> None:
+    """Before the work: is there a folder for the file that the work will end in?"""
+    if path is not None and not path.parent.is_dir():
+        raise UsageError(f"{option} {path}: there is no folder {path.parent}. Make it first, or name another file.")
+
+
+def write(path: Path, data: bytes) -> None:
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error

@@ -1,0 +1,40 @@
+"""Everything that one removal found out, as one value.
+
+outcome.report.verdict.met, show(outcome.edit.units), outcome.out
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from editkit.edit import Edit
+from editkit.evidence.exhibits import Exhibits
+from editkit.evidence.localization import Localization
+from editkit.evidence.provenance import Provenance
+from editkit.evidence.report import EvalReport
+from editkit.units import show
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The evidence of one removal. ``out`` is where it lies."""
+
+    out: Path
+    edit: Edit
+    localization: Localization
+    report: EvalReport
+    exhibits: Exhibits
+    provenance: Provenance
+
+    def summary(self) -> dict[str, Any]:
+        """One JSON document: what was removed, the verdict, the rows, where the files are."""
+        return {
+            "out": str(self.out),
+            "base": {"model": self.edit.base.model, "revision": self.edit.base.revision},
+            "units": show(self.edit.units),
+            "card": str(self.out / "README.md"),
+            "page": str(self.out / "editkit" / "report.html"),
+        } | json.loads(self.report.to_json())
