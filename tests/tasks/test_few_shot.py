@@ -47,7 +47,7 @@ def test_shots_are_different_and_come_from_other_clusters(task: Task) -> None:
     cluster_of = {e.prompt.split("\n")[-1]: e.cluster for e in task.examples()}
     for example in task.examples():
         shots = example.prompt.split("\n")[:-1]
-        asked = re.findall(r"^.*(?:->|=|\|)", "\n".join(shots), re.MULTILINE)
+        asked = re.findall(r"^.*(?:->|=|\||,)", "\n".join(shots), re.MULTILINE)
         assert len(set(asked)) == SHOTS
         assert example.cluster not in {cluster_of[question] for question in asked}
 
