@@ -29,6 +29,9 @@ another budget would buy."""
 SLACK = 1.5
 """A set is worth a look if its parts together use no more than this many times a level."""
 
+WORTH = 0.01
+"""A unit must take at least so much from the target: what takes less is noise on so few examples."""
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -40,8 +43,7 @@ class Budget:
 
     def used(self, damages: np.ndarray) -> float:
         """The share of the budget that ``damages`` (float[retained]) use; over 1 is too much."""
-        lost = max(0.0, float(np.max(damages, initial=0.0))) / self.each
-        return max(lost, float(np.mean(damages)) / self.mean) if len(damages) else 0.0
+        return max(0.0, float(damages.max()) / self.each, float(damages.mean()) / self.mean)
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,14 @@ class Point:
     mean: float
     used: float
 
+    @property
+    def gain(self) -> float:
+        return self.drop - WORTH * len(self.units)
+
 
 @dataclass(frozen=True)
 class Frontier:
-    """The sets that no other set beats, from the empty one on: each drops more, and costs more, than the one before.
+    """The sets that no other set beats: each drops more, and costs more, than the one before.
 
     Args:
         drops: how many sets the target was measured on.
@@ -77,7 +83,7 @@ class Frontier:
     damages: int
 
     def best(self, within: float = 1.0) -> Point:
-        """The largest drop that uses no more than ``within`` of the budget; the empty set if nothing else does."""
+        """The largest drop that uses no more than ``within`` of the budget; the empty set's if nothing else does."""
         return [point for point in self.points if point.used <= within][-1]
 
 
@@ -181,7 +187,7 @@ class _Book:
 def _strongest(points: Sequence[Point], levels: Sequence[float]) -> list[Point]:
     """Within each level the point that drops most, each point once."""
     within = ([point for point in points if point.used <= level] for level in levels)
-    return list(dict.fromkeys(max(part, key=lambda point: point.drop) for part in within if part))
+    return list(dict.fromkeys(max(part, key=lambda point: point.gain) for part in within if part))
 
 
 def _without_one(units: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -194,9 +200,9 @@ def _swapped(units: tuple[int, ...], candidates: int) -> Iterator[tuple[int, ...
 
 
 def _frontier(points: Sequence[Point]) -> tuple[Point, ...]:
-    """The points that drop more than any that uses as little of the budget, the cheapest first."""
+    """The points that gain more than any that uses as little of the budget, the cheapest first."""
     kept: list[Point] = []
-    for point in sorted(points, key=lambda point: (max(point.used, 0.0), -point.drop, len(point.units))):
-        if not kept or point.drop > kept[-1].drop:
+    for point in sorted(points, key=lambda point: (point.used, -point.gain, point.units)):
+        if not kept or point.gain > kept[-1].gain:
             kept.append(point)
     return tuple(kept)
