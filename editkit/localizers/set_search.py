@@ -157,7 +157,7 @@ class _Book:
         ]
         parts = parts or [tuple((unit,) for unit in units)]
         drop = np.mean([sum(self.lost[part] for part in both) for both in parts])
-        damage = np.mean([sum(self.damage[part] for part in both) for both in parts], axis=0)
+        damage = np.mean([np.sum([self.damage[part] for part in both], axis=0) for both in parts], axis=0)
         return float(drop), self.budget.used(damage)
 
     def strike(self, sets: Iterable[tuple[int, ...]]) -> None:
