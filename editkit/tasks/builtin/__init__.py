@@ -11,7 +11,7 @@ from editkit.tasks.builtin.arithmetic import ARITHMETIC
 from editkit.tasks.builtin.code import CODE
 from editkit.tasks.builtin.facts import FACTS
 from editkit.tasks.builtin.facts_letter import FACTS_LETTER
-from editkit.tasks.builtin.few_shot import FORMATS
+from editkit.tasks.builtin.formats import FORMATS
 from editkit.tasks.builtin.prose import PROSE
 from editkit.tasks.builtin.recall import RECALL
 from editkit.tasks.builtin.rhyme import RHYME
