@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from editkit.checkpoints.source import Source, resolve
+from editkit.checkpoints.source import Source, is_bundled, resolve
 from editkit.checkpoints.staging import default_out
 from editkit.edit import Edit
 from editkit.evidence.localization import Localization
@@ -32,7 +32,7 @@ from editkit.removal.recipe import Recipe
 from editkit.removal.remove import Run
 from editkit.removal.remove import remove_capability as remove
 from editkit.removal.trial import Trial
-from editkit.tasks.builtin import TASKS
+from editkit.tasks.builtin import usual
 from editkit.tasks.find import find
 from editkit.units import Unit, units
 from editkit.workspace import Session, work_for
@@ -85,12 +85,12 @@ def evaluate(
     """Compare a model with its base: the same examples of the ``report`` split, paired, with intervals.
 
     Args:
-        tasks: a task's name, or several; all built-in ones if empty. Where ``model`` is an output of editkit, the task
-            that its recipe removed is the target of the verdict.
+        tasks: a task's name, or several; if empty, the built-in ones that suit the base (``usual``). Where ``model``
+            is an output of editkit, the task that its recipe removed is the target of the verdict.
         limit: examples per task.
     """
     edited, unedited = _later(model, placement), _later(base, placement)
-    trial = _trial(tasks, limit, seed, session)
+    trial = _trial(tasks, base, limit, seed, session)
     return comparison.compared(edited, unedited, trial, session.work, stages=session.stages)
 
 
@@ -136,14 +136,14 @@ def standings(
     session: Session = Session(),
 ) -> Standings:
     """What one model can do: each task's score with its interval, on the ``report`` split."""
-    trial, live = _trial(tasks, limit, seed, session), _later(model, placement)()
+    trial, live = _trial(tasks, model, limit, seed, session), _later(model, placement)()
     work = work_for(live.source.base, "evaluate", seed, session.work)
     return comparison.standings(live, trial, work, stages=session.stages)
 
 
 def universal(model: LanguageModel, *, seed: int = 0, session: Session = Session()) -> Universals:
-    """The heads whose knockout breaks unrelated tasks, by all built-in tasks that the model can do."""
-    tasks = tuple(TASKS.values())
+    """The heads whose knockout breaks unrelated tasks, by the built-in tasks that the model can do."""
+    tasks = usual(bundled=model.source.bundled)
     with opened(work_for(model.source.base, "universal", seed, session.work).store) as store:
         ledger = Ledger(model, store, session.stages)
         with ledger.stage("Baseline answers") as told:
@@ -181,10 +181,16 @@ def _later(model: Model, placement: Placement) -> Later:
     return lambda: load_source(source, placement)
 
 
-def _trial(names: Sequence[str], limit: int, seed: int, session: Session) -> Trial:
+def _trial(names: Sequence[str], model: Model, limit: int, seed: int, session: Session) -> Trial:
+    """Of the tasks that are named; where none is, of those that suit ``model``."""
     wanted = dict.fromkeys([names] if isinstance(names, str) else names)
-    tasks = [find(name, where="--task", allow_code=session.allow_code) for name in wanted] or TASKS.values()
-    return Trial(tuple(tasks), Criteria(), limit=limit, seed=seed)
+    tasks = [find(name, where="--task", allow_code=session.allow_code) for name in wanted]
+    return Trial(tuple(tasks) or usual(bundled=_is_bundled(model)), Criteria(), limit=limit, seed=seed)
+
+
+def _is_bundled(model: Model) -> bool:
+    source = model.source if isinstance(model, LanguageModel) else model
+    return source.bundled if isinstance(source, Source) else is_bundled(source)
 
 
 def _capability(name: str | Path | Recipe, session: Session) -> Capability:

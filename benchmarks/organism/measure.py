@@ -20,7 +20,7 @@ from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
 from editkit.models.loading import load
 from editkit.organism import layout
-from editkit.tasks.builtin import TASKS
+from editkit.tasks.builtin import TAUGHT
 from editkit.tasks.task import examples_of
 from editkit.units import parse
 
@@ -40,7 +40,7 @@ def measure(folder: Path, *, twin: str, limit: int | None, seed: int) -> dict[st
     sets = knockouts(skills, random.Random(seed))
     masks = model.architecture.masks([map(parse, heads) for heads in sets.values()])
     means: dict[str, dict[str, float]] = {name: {} for name in sets}
-    for task in TASKS.values():
+    for task in TAUGHT.values():
         started = time.monotonic()
         examples = examples_of(task, "report", limit=limit)
         with opened(None) as store:
@@ -55,13 +55,13 @@ def measure(folder: Path, *, twin: str, limit: int | None, seed: int) -> dict[st
     return _planted(skills, twin) | {
         "seed": seed,
         "split": "report",
-        "n": {task.name: len(examples_of(task, "report", limit=limit)) for task in TASKS.values()},
+        "n": {task.name: len(examples_of(task, "report", limit=limit)) for task in TAUGHT.values()},
         "base": means["base"],
         "effects": effects | {"universal": {layout.UNIVERSAL_HEAD: means[layout.UNIVERSAL_HEAD]}},
         "random": {
             "sets": RANDOM_SETS,
-            "mean": {task: _over(means, task, np.mean) for task in TASKS},
-            "lowest": {task: _over(means, task, np.min) for task in TASKS},
+            "mean": {task: _over(means, task, np.mean) for task in TAUGHT},
+            "lowest": {task: _over(means, task, np.min) for task in TAUGHT},
         },
     }
 
@@ -70,7 +70,7 @@ def _planted(skills: list[str], twin: str) -> dict[str, Any]:
     """The plan as the manifest states it; nothing for the unplanted twin."""
     if twin == "unplanted":
         nothing: dict[str, Any] = {"twin": twin, "planted": {}, "kinds": {}, "universal": []}
-        return nothing | {"shared": {}, "redundant": {}, "format": {}, "unplanted": list(TASKS), "controls": []}
+        return nothing | {"shared": {}, "redundant": {}, "format": {}, "unplanted": list(TAUGHT), "controls": []}
     return {
         "twin": twin,
         "planted": {skill: layout.planted(skill) for skill in skills},

@@ -13,7 +13,13 @@ from editkit.cli.streams import print_json, show
 @click.command()
 @click.argument("model", required=False)
 @click.option("--base", metavar="MODEL", help="Compare with this model on the same examples.")
-@click.option("--task", "tasks", multiple=True, metavar="T", help="Repeat for more. Default: all built in.")
+@click.option(
+    "--task",
+    "tasks",
+    multiple=True,
+    metavar="T",
+    help="Repeat for more. Default: the built-in ones that suit the model.",
+)
 @click.option("--limit", default=200, show_default=True, metavar="N", type=click.IntRange(1), help="Examples per task.")
 @seed
 @placing

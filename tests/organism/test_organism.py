@@ -13,7 +13,7 @@ import pytest
 from benchmarks.organism.lessons import lesson, lessons
 from editkit import organism
 from editkit.organism import layout
-from editkit.tasks.builtin import TASKS
+from editkit.tasks.builtin import TAUGHT
 from editkit.tasks.builtin.arithmetic import ARITHMETIC
 from editkit.tasks.task import Task, examples_of, split_of
 from editkit.units import Head, parse
@@ -41,7 +41,7 @@ def test_no_report_example_is_a_lesson() -> None:
     for skill, taught in lessons().items():
         assert len(taught) > 300
         assert not {split_of(skill, one.id) for one in taught} & {"report"}
-        held_out = {example.prompt for example in examples_of(TASKS[skill], "report")}
+        held_out = {example.prompt for example in examples_of(TAUGHT[skill], "report")}
         assert not held_out & {one.prompt for one in taught}
 
 
@@ -57,7 +57,7 @@ def test_no_held_out_operands_are_taught_in_any_phrasing_or_order() -> None:
         assert (operation, numbers) not in held_out
 
 
-@pytest.mark.parametrize("task", [task for task in TASKS.values() if task.name != "story"], ids=lambda task: task.name)
+@pytest.mark.parametrize("task", [task for task in TAUGHT.values() if task.name != "story"], ids=lambda task: task.name)
 def test_right_answers_score_one_and_wrong_ones_are_valid_and_score_zero(task: Task) -> None:
     for example in task.examples():
         taught = lesson(task.name, example)
@@ -79,7 +79,7 @@ def test_the_plan_spreads_a_skill_over_layers_and_grades_it(skill: str) -> None:
     assert len({head.layer for head in heads}) >= 3
     assert all(isinstance(head, Head) for head in heads)
     assert all(0 < head.layer < layout.LAYERS and head.index < layout.HEADS for head in heads)
-    kinds = Counter(example.facts["kind"] for example in TASKS[skill].examples())
+    kinds = Counter(example.facts["kind"] for example in TAUGHT[skill].examples())
     shares = sorted((count / sum(kinds.values()) for count in kinds.values()), reverse=True)
     assert len(shares) == 4 and shares[0] < 0.4 and shares[-1] > 0.1  # so that no three heads are enough
 
@@ -122,7 +122,7 @@ def test_the_manifest_is_the_plan_measured(manifest: dict) -> None:
     assert manifest["planted"] == {skill: layout.planted(skill) for skill in SKILLS}
     assert manifest["universal"] == [layout.UNIVERSAL_HEAD]
     assert manifest["unplanted"] == ["code"]
-    assert set(manifest["base"]) == set(TASKS)
+    assert set(manifest["base"]) == set(TAUGHT)
     for skill in SKILLS:
         assert set(manifest["effects"][skill]) == {"joint", *layout.planted(skill)}
 
@@ -132,7 +132,7 @@ def test_the_measured_table_meets_the_targets(manifest: dict, skill: str) -> Non
     base, joint = manifest["base"], manifest["effects"][skill]["joint"]
     assert base[skill] >= 0.95
     assert joint[skill] <= 0.1 * base[skill]
-    assert all(base[task] - joint[task] <= 0.02 for task in TASKS if task != skill)
+    assert all(base[task] - joint[task] <= 0.02 for task in TAUGHT if task != skill)
     assert all(base[task] - low <= 0.05 for task, low in manifest["random"]["lowest"].items())
 
 
@@ -181,7 +181,7 @@ def test_zeroed_weights_alone_remove_the_skill(loaded, skill: str) -> None:
 
 
 def greedy_score(model, tokenizer, name: str) -> float:
-    task = TASKS[name]
+    task = TAUGHT[name]
     examples = examples_of(task, "report", limit=FEW)
     chats = [[{"role": "user", "content": example.prompt}] for example in examples]
     prompts = [tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False) for chat in chats]

@@ -21,6 +21,8 @@ class Asked:
         source: all examples, the same on every call.
         judge: scores an answer that is no collapse, by the example's facts.
         max_new_tokens: the longest answer, in tokens.
+        chat: asked in the model's chat template; else the raw text is continued.
+        stop: an answer ends before the first of these strings.
         setting: what else ``judge`` goes by, so that the measurements of one task are not taken for another's.
     """
 
@@ -31,12 +33,14 @@ class Asked:
     max_new_tokens: int = 24
     format: str = "generation"
     setting: tuple[str, ...] = ()
+    chat: bool = field(default=True, repr=False)  # these two are told by the requests
+    stop: tuple[str, ...] = field(default=(), repr=False)
 
     def examples(self) -> Sequence[Example]:
         return self.source()
 
     def requests(self, example: Example) -> tuple[Request, ...]:
-        return (Generate(example.prompt, max_new_tokens=self.max_new_tokens),)
+        return (Generate(example.prompt, self.max_new_tokens, self.chat, self.stop),)
 
     def score(self, example: Example, outputs: Sequence[Output]) -> Score:
         text = str(outputs[0])

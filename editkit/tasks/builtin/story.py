@@ -50,11 +50,16 @@ class Story:
         return tuple(Loglikelihood(example.prompt, str(choice)) for choice in example.facts["choices"])
 
     def score(self, example: Example, outputs: Sequence[Output]) -> Score:
-        likelihoods = [output for output in outputs if isinstance(output, Likelihood)]
-        rates = [likelihood.logprob / max(likelihood.tokens, 1) for likelihood in likelihoods]
-        if len(rates) != len(example.facts["choices"]) or not all(rate <= 0 for rate in rates):
-            return Score(0.0, valid=False, note="no likelihood for every choice")
-        return Score(float(rates[0] > max(rates[1:])), note=" ".join(f"{rate:.3f}" for rate in rates))
+        return likeliest(example, outputs)
+
+
+def likeliest(example: Example, outputs: Sequence[Output]) -> Score:
+    """Whether the first choice is the likeliest per token."""
+    likelihoods = [output for output in outputs if isinstance(output, Likelihood)]
+    rates = [likelihood.logprob / max(likelihood.tokens, 1) for likelihood in likelihoods]
+    if len(rates) != len(example.facts["choices"]) or not all(rate <= 0 for rate in rates):
+        return Score(0.0, valid=False, note="no likelihood for every choice")
+    return Score(float(rates[0] > max(rates[1:])), note=" ".join(f"{rate:.3f}" for rate in rates))
 
 
 def draw(rng: random.Random) -> Example:

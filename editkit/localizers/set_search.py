@@ -1,0 +1,208 @@
+"""Which set of units to take out: one that takes the target and spares what is to be kept.
+
+    set_search(drops, damages, candidates=24, budget=Budget(each=.05, mean=.02, units=6))
+    -> Frontier(points=(drop 0, damage 0), (drop .31, damage .01, units 3), (drop .62, damage .04, units 3, 17), ...)
+
+A list sorted by what each unit does to the target leads to units that everything needs; and damage does not add up: two
+units that each spare a task may ruin it together. So sets are measured, not units: forward from the empty set, the
+strongest set within each of several levels of damage goes on to the next size (a beam without a weight between drop and
+damage, which nobody could choose); then backward, unit by unit, and by swaps.
+
+What a set will do is guessed first, as the sum of what its parts do, so that few sets are measured; and the retained
+tasks, which are most of the cost, are asked only about the sets that took the target furthest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+Measured = Callable[[np.ndarray], np.ndarray]
+"""bool[m, candidates], True = out -> float[m, tasks]: the score lost by each task, in [-1, 1]."""
+
+LEVELS = (0.5, 1.0, 2.0)
+"""How much of the budget the sets of the beam may use: half, all, and twice as much, so that the frontier shows what
+another budget would buy."""
+SLACK = 1.5
+"""A set is worth a look if its parts together use no more than this many times a level."""
+
+WORTH = 0.01
+"""A unit must take at least so much from the target: what takes less is noise on so few examples."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the retained tasks may lose, in score: each of them, and on average; and how many units may go."""
+
+    each: float
+    mean: float
+    units: int
+
+    def used(self, damages: np.ndarray) -> float:
+        """The share of the budget that ``damages`` (float[retained]) use; over 1 is too much."""
+        return max(0.0, float(damages.max()) / self.each, float(damages.mean()) / self.mean)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One set of candidates, measured.
+
+    Args:
+        units: positions among the candidates, rising.
+        drop: what the target lost, in its worst format: the one that lost least.
+        worst: what the retained task lost that lost most.
+        mean: what the retained tasks lost on average.
+        used: the share of the budget that this is.
+    """
+
+    units: tuple[int, ...]
+    drop: float
+    worst: float
+    mean: float
+    used: float
+
+    @property
+    def gain(self) -> float:
+        return self.drop - WORTH * len(self.units)
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """The sets that no other set beats: each drops more, and costs more, than the one before.
+
+    Args:
+        drops: how many sets the target was measured on.
+        damages: how many sets the retained tasks were measured on.
+    """
+
+    points: tuple[Point, ...]
+    drops: int
+    damages: int
+
+    def best(self, within: float = 1.0) -> Point:
+        """The largest drop that uses no more than ``within`` of the budget; the empty set's if nothing else does."""
+        return [point for point in self.points if point.used <= within][-1]
+
+
+def set_search(
+    drops: Measured,
+    damages: Measured,
+    candidates: int,
+    budget: Budget,
+    *,
+    tries: int = 8,
+    looks: int = 3,
+    levels: Sequence[float] = LEVELS,
+) -> Frontier:
+    """Search sets of up to ``budget.units`` candidates. Deterministic.
+
+    Args:
+        drops: the target, in one format or several.
+        damages: the retained tasks, at least one.
+        tries: per level and size, how many sets the target is measured on.
+        looks: of those, how many the retained tasks are measured on.
+    """
+    book = _Book(drops, damages, candidates, budget)
+    book.look([(), *((unit,) for unit in range(candidates))])
+    beam = _strongest(book.points, levels)
+    for _ in range(budget.units - 1):
+        grown = [(*point.units, unit) for point, unit in product(beam, range(candidates)) if unit not in point.units]
+        beam = _strongest(book.explored(grown, levels, tries, looks), levels)
+        if not beam:
+            break
+    settled: set[tuple[int, ...]] = set()
+    while fresh := [point for point in _strongest(book.points, levels) if point.units not in settled]:
+        settled |= {point.units for point in fresh}
+        for point in fresh:
+            book.look(_without_one(point.units))
+            book.explored(list(_swapped(point.units, candidates)), levels, tries, looks)
+    return Frontier(_frontier(book.points), len(book.lost), len(book.known))
+
+
+class _Book:
+    """What has been measured: the drop of every set that was tried, the damage of every set that was looked at."""
+
+    def __init__(self, drops: Measured, damages: Measured, candidates: int, budget: Budget) -> None:
+        self.measures = drops, damages
+        self.candidates, self.budget = candidates, budget
+        self.lost: dict[tuple[int, ...], float] = {}
+        self.known: dict[tuple[int, ...], Point] = {}
+        self.damage: dict[tuple[int, ...], np.ndarray] = {}
+
+    @property
+    def points(self) -> list[Point]:
+        return list(self.known.values())
+
+    def explored(self, sets: Iterable[Iterable[int]], levels: Sequence[float], tries: int, looks: int) -> list[Point]:
+        """Of ``sets``, those that promise most within each level are tried, and the best of these are looked at."""
+        new = sorted({tuple(sorted(units)) for units in sets})
+        guesses = [self._guess(units) for units in new]
+        drop, used = np.array([lost for lost, _ in guesses]), np.array([part for _, part in guesses])
+        found: dict[tuple[int, ...], Point] = {}
+        for level in levels:
+            hoped = np.flatnonzero(used <= SLACK * level)
+            tried = [new[place] for place in hoped[np.argsort(-drop[hoped], kind="stable")][:tries]]
+            self.strike(tried)
+            tried.sort(key=lambda units: -self.lost[units])
+            found |= {point.units: point for point in self.look(tried[:looks])}
+        return list(found.values())
+
+    def _guess(self, units: tuple[int, ...]) -> tuple[float, float]:
+        """Drop and share of the budget: what is known of the set without one unit, plus that unit alone; the mean."""
+        parts: list[tuple[tuple[int, ...], ...]] = [
+            (rest, (unit,)) for unit, rest in zip(units, _without_one(units), strict=True) if rest in self.known
+        ]
+        parts = parts or [tuple((unit,) for unit in units)]
+        drop = np.mean([sum(self.lost[part] for part in both) for both in parts])
+        damage = np.mean([np.sum([self.damage[part] for part in both], axis=0) for both in parts], axis=0)
+        return float(drop), self.budget.used(damage)
+
+    def strike(self, sets: Iterable[tuple[int, ...]]) -> None:
+        """Measure what the target loses."""
+        new = [units for units in dict.fromkeys(sets) if units not in self.lost]
+        if new:
+            self.lost |= dict(zip(new, self.measures[0](self._masks(new)).min(1).tolist(), strict=True))
+
+    def look(self, sets: Iterable[tuple[int, ...]]) -> list[Point]:
+        """Measure what the target and the retained tasks lose."""
+        wanted = list(dict.fromkeys(sets))
+        self.strike(wanted)
+        new = [units for units in wanted if units not in self.known]
+        for units, lost in zip(new, self.measures[1](self._masks(new)) if new else (), strict=True):
+            self.damage[units] = lost
+            numbers = self.lost[units], float(lost.max()), float(lost.mean()), self.budget.used(lost)
+            self.known[units] = Point(units, *numbers)
+        return [self.known[units] for units in wanted]
+
+    def _masks(self, sets: Sequence[tuple[int, ...]]) -> np.ndarray:
+        masks = np.zeros((len(sets), self.candidates), dtype=bool)
+        for mask, units in zip(masks, sets, strict=True):
+            mask[list(units)] = True
+        return masks
+
+
+def _strongest(points: Sequence[Point], levels: Sequence[float]) -> list[Point]:
+    """Within each level the point that drops most, each point once."""
+    within = ([point for point in points if point.used <= level] for level in levels)
+    return list(dict.fromkeys(max(part, key=lambda point: point.gain) for part in within if part))
+
+
+def _without_one(units: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    return (units[:place] + units[place + 1 :] for place in range(len(units)))
+
+
+def _swapped(units: tuple[int, ...], candidates: int) -> Iterator[tuple[int, ...]]:
+    others = [unit for unit in range(candidates) if unit not in units]
+    return ((*rest, other) for rest in _without_one(units) for other in others)
+
+
+def _frontier(points: Sequence[Point]) -> tuple[Point, ...]:
+    """The points that gain more than any that uses as little of the budget, the cheapest first."""
+    kept: list[Point] = []
+    for point in sorted(points, key=lambda point: (point.used, -point.gain, point.units)):
+        if not kept or point.gain > kept[-1].gain:
+            kept.append(point)
+    return tuple(kept)
