@@ -34,7 +34,7 @@ def run(hub: Server, tmp_path: Path, base: Path, named: Base, monkeypatch: pytes
         rewrite_manifest(run.out)
         return made
 
-    monkeypatch.setattr(api, "_model", lambda *args: None)
+    monkeypatch.setattr(api, "load_source", lambda *args: None)
     monkeypatch.setattr(api, "remove", found)
     monkeypatch.setenv("EDITKIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
