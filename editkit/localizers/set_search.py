@@ -14,6 +14,7 @@ tasks, which are most of the cost, are asked only about the sets that took the t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -42,8 +43,9 @@ class Budget:
     units: int
 
     def used(self, damages: np.ndarray) -> float:
-        """The share of the budget that ``damages`` (float[retained]) use; over 1 is too much."""
-        return max(0.0, float(damages.max()) / self.each, float(damages.mean()) / self.mean)
+        """The share of the budget that ``damages`` (float[retained]) use, up to the next tenth; over 1 is too much."""
+        share = max(0.0, float(damages.max()) / self.each, float(damages.mean()) / self.mean)
+        return math.ceil(10 * share - 1e-9) / 10  # finer is noise, and units would be taken for it
 
 
 @dataclass(frozen=True)
