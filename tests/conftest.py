@@ -11,8 +11,8 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from editkit.models.language_model import LanguageModel
     from editkit.evidence.outcome import Outcome
+    from editkit.models.language_model import LanguageModel
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 

@@ -45,7 +45,7 @@ random_sets: 4
 random_examples: 10
 damage: {each: 0.5, mean: 0.5}
 """
-HOPELESS = SMALL.replace("choose: 20", "choose: 10").replace("0.5", "0.1")
+HOPELESS = SMALL.replace("choose: 20", "choose: 10").replace("damage: {each: 0.5, mean: 0.5}\n", "")
 """Where no heads are found, every number of them is tried."""
 
 
@@ -159,7 +159,7 @@ def test_a_capability_without_heads_of_its_own_exits_with_3_and_writes_no_checkp
     full: bool, organism: LanguageModel, tmp_path: Path
 ) -> None:
     assert TRUTH["unplanted"] == ["code"]
-    (tmp_path / "code.yaml").write_text(HOPELESS.replace("swear", "code"))
+    (tmp_path / "code.yaml").write_text(HOPELESS.replace("swear", "code").replace("recall", "swear"))
     recipe = "code" if full else tmp_path / "code.yaml"
     with pytest.raises(NotLocalized, match="did not localize") as caught:
         editkit.remove_capability(recipe, model=organism, out=tmp_path / "out", session=Session(tmp_path / "work"))
