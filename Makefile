@@ -1,14 +1,16 @@
-# make demo    install, remove swearing from the bundled model, say where the card and the report are
-# make test    install, run the tests, in two processes
-# make check   lint and type check
-# make oldest  run the tests with the oldest versions that pyproject.toml allows
-# make cards   write the example cards again
+# make demo      install, remove swearing from the bundled model, say where the card and the report are
+# make test      install, run the tests, in two processes
+# make test-all  the same with all model types and more removals at full size; what it passed on is recorded
+# make check     lint and type check
+# make oldest    run the tests with the oldest versions that pyproject.toml allows
+# make cards     write the example cards again
 
 PYTHON ?= python3
 BIN := .venv/bin
 OUT := build/demo
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-.PHONY: demo test check oldest cards clean
+.PHONY: demo test test-all check oldest cards clean
 
 demo: .venv/installed
 	@rm -rf $(OUT)
@@ -18,7 +20,11 @@ demo: .venv/installed
 	@echo "The report page: $(OUT)/editkit/report.html"
 
 test: .venv/tools
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
+
+test-all: .venv/tools
+	$(PYTEST) -m ""
+	@$(BIN)/python -m tests.proved --record
 
 check: .venv/tools
 	$(BIN)/ruff check .
@@ -29,7 +35,7 @@ oldest:
 	$(PYTHON) -m venv build/oldest
 	build/oldest/bin/python -m pip install --quiet --disable-pip-version-check uv
 	build/oldest/bin/uv pip install --quiet --python build/oldest/bin/python --resolution lowest-direct --editable '.[dev]'
-	build/oldest/bin/python -m pytest
+	build/oldest/bin/python -m pytest -m ""
 
 cards: .venv/installed
 	$(BIN)/python cards/make.py

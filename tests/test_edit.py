@@ -1,4 +1,7 @@
-"""An edit reads back as it was written; anything else is refused with its place and field."""
+"""An edit reads back as it was written; anything else is refused with its place and field.
+
+If one fails: a file of a few hundred bytes that should bring an edit to others brings another one.
+"""
 
 from __future__ import annotations
 

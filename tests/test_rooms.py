@@ -1,4 +1,7 @@
-"""The rooms: what imports what, what is installed, and that the docs show the code layout as it is."""
+"""The rooms: what imports what, what is installed, and that the docs show the code layout as it is.
+
+If one fails: the code no longer reads in one direction, or the docs show a house that is not there.
+"""
 
 from __future__ import annotations
 

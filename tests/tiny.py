@@ -40,6 +40,13 @@ NEEDS = {"cohere_compass_text": KNOWS_ALL} | dict.fromkeys(("qwen4_exp", "qwen4_
 TYPES: tuple[str, ...] = tuple(_NAMES.split())
 """Every causal model type of transformers 5.23 that is supported and can be built small: the law runs over all."""
 
+_DIFFERENT = """
+bart bert bloom cpmant dbrx deepseek_v3 falcon gemma2 gemma4 gpt2 gpt_neox gpt_oss hrm_text inkling2_text jamba llama
+longcat_flash minicpm3 mixtral nemotron_h prophetnet qwen3_next recurrent_gemma zamba
+"""
+DIFFERENT: frozenset[str] = frozenset(_DIFFERENT.split())
+"""Types of which no two are built alike: where the projection lies, what it cuts, what runs beside or around it."""
+
 UNBUILT = {"gemma3n": "its vision tower needs the timm library; its language model is gemma3n_text"}
 """Supported by the rule, but not built here, and why."""
 

@@ -1,4 +1,7 @@
-"""The header reader agrees with the reference implementation on whole files and refuses everything else."""
+"""The header reader agrees with the reference implementation on whole files and refuses everything else.
+
+If one fails: a crafted or torn file is read as weights, and bytes outside a tensor are changed.
+"""
 
 from __future__ import annotations
 

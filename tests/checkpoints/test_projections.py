@@ -1,4 +1,7 @@
-"""The rule over names, on names alone."""
+"""The rule over names, on names alone.
+
+If one fails: a model's heads are taken from the wrong matrix, or a model that works is refused.
+"""
 
 from __future__ import annotations
 

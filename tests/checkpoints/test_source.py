@@ -1,4 +1,7 @@
-"""What a user may name as a model, and what becomes of it."""
+"""What a user may name as a model, and what becomes of it.
+
+If one fails: another model than the one that was named is edited, or a user's folder is changed.
+"""
 
 from __future__ import annotations
 

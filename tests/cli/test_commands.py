@@ -1,4 +1,7 @@
-"""The command line: a user's mistake is one message and the right exit code, and leaves nothing behind."""
+"""The command line: a user's mistake is one message and the right exit code, and leaves nothing behind.
+
+If one fails: a typing mistake ends in a traceback, in the wrong exit code for a script, or in half an output.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What people see: the numbers of the evidence at any width, on any stream; progress goes to stderr."""
+"""What people see: the numbers of the evidence at any width, on any stream; progress goes to stderr.
+
+If one fails: the terminal shows other numbers than the report, or a pipe gets progress bars as data.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Laws of the verdict: it follows from the rows, forgives noise and nothing else, and survives its file."""
+"""Laws of the verdict: it follows from the rows, forgives noise and nothing else, and survives its file.
+
+If one fails: "removed, nothing else lost" stands on a card where it is not so.
+"""
 
 from __future__ import annotations
 

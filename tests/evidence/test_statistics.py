@@ -1,4 +1,7 @@
-"""Laws of the statistics: they agree with scipy and statsmodels, cover what they promise, and never claim certainty."""
+"""Laws of the statistics: they agree with scipy and statsmodels, cover what they promise, and never claim certainty.
+
+If one fails: an interval or p-value in a report promises more than the data say.
+"""
 
 from __future__ import annotations
 

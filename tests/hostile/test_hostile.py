@@ -1,4 +1,7 @@
-"""Every hostile checkpoint is refused with one clear error; nothing runs, nothing is written outside OUT."""
+"""Every hostile checkpoint is refused with one clear error; nothing runs, nothing is written outside OUT.
+
+If one fails: a downloaded checkpoint runs code, fills the memory, or writes outside the output folder.
+"""
 
 from __future__ import annotations
 

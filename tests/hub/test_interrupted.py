@@ -1,4 +1,7 @@
-"""Uploads that break, and the token: where it must never appear."""
+"""Uploads that break, and the token: where it must never appear.
+
+If one fails: a broken connection leaves half a repository that looks whole, or a token leaks into a log or a file.
+"""
 
 from __future__ import annotations
 

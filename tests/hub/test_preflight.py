@@ -1,4 +1,7 @@
-"""What is in the way of a push is said before anything heavy, and asking changes nothing."""
+"""What is in the way of a push is said before anything heavy, and asking changes nothing.
+
+If one fails: hours of work end at "no permission", or a question to the Hub creates a repository.
+"""
 
 from __future__ import annotations
 

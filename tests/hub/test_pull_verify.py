@@ -1,4 +1,7 @@
-"""Checking what others published: honest edits pass, and no dishonest one does."""
+"""Checking what others published: honest edits pass, and no dishonest one does.
+
+If one fails: somebody publishes an edit that is not what it says, and `pull-verify` calls it honest.
+"""
 
 from __future__ import annotations
 

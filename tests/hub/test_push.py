@@ -1,4 +1,7 @@
-"""Publishing through the unmodified client, against a server that speaks the Hub's protocol on loopback."""
+"""Publishing through the unmodified client, against a server that speaks the Hub's protocol on loopback.
+
+If one fails: what arrives on the Hub is not what was proved here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``remove-capability --push``: asked before the long work, published after it. The search itself is replaced."""
+"""``remove-capability --push``: asked before the long work, published after it. The search itself is replaced.
+
+If one fails: a removal is published without having been asked for, or is lost after the long work.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """One contract for every localizer, over planted worlds: finds what it can, counts what it spends, knows when to stop.
 
 Rows of the table: method x world. What a method cannot do by design is said in the table, not left out of it.
+
+If one fails: heads are named that do not carry the capability, those that do are missed, or noise is taken for a
+finding.
 """
 
 from __future__ import annotations

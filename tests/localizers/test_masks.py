@@ -1,4 +1,7 @@
-"""Laws of measurement matrices: balance, exact row sizes, prefixes, and an honest count of what they can resolve."""
+"""Laws of measurement matrices: balance, exact row sizes, prefixes, and an honest count of what they can resolve.
+
+If one fails: a search measures the wrong sets of heads, and its effects are off without a sign.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sparse recovery against its own optimality conditions, an independent pursuit, and planted effects."""
+"""Sparse recovery against its own optimality conditions, an independent pursuit, and planted effects.
+
+If one fails: effects of heads that were measured rightly are worked out wrongly.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sets are found that take the target and spare the rest, where a list of single units leads astray."""
+"""Sets are found that take the target and spare the rest, where a list of single units leads astray.
+
+If one fails: heads are removed one by one where only together they carry the capability, or spared tasks go with them.
+"""
 
 from __future__ import annotations
 

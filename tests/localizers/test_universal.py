@@ -1,4 +1,7 @@
-"""The universal rule on planted control tasks: what breaks everything is named, what is shared by two never is."""
+"""The universal rule on planted control tasks: what breaks everything is named, what is shared by two never is.
+
+If one fails: a removal cuts a head that everything needs, or spares the one it should cut.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The store keeps what it was given, refuses what is not its own, and survives a kill."""
+"""The store keeps what it was given, refuses what is not its own, and survives a kill.
+
+If one fails: a resumed run reads numbers of another model, or none of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Batches hold every request once, like with like, within the budget, and a beginning apart only where it pays."""
+"""Batches hold every request once, like with like, within the budget, and a beginning apart only where it pays.
+
+If one fails: a request is dropped or asked twice, or a batch outgrows the memory.
+"""
 
 from __future__ import annotations
 

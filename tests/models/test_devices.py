@@ -1,11 +1,12 @@
 """Everything that runs on the CPU runs on other devices: one of them, or a model spread over two.
 
 They are simulated, and where there are GPUs the same is asked of them.
+
+If one fails: on a GPU, or on several, a run stops or measures something else than on the CPU.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import nullcontext
 from importlib import import_module
@@ -17,10 +18,8 @@ import pytest
 import torch
 
 import editkit
-from editkit import organism as bundled
 from editkit.checkpoints.architecture import Architecture, from_model
 from editkit.errors import EditkitError, OutOfMemory
-from editkit.evidence.localization import Effect, Localization
 from editkit.measuring.gradients import gate_prior
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import likelihood_measure
@@ -33,16 +32,14 @@ from editkit.models.memory import parked
 from editkit.models.self_check import prove
 from editkit.models.shared_layers import blocks_of
 from editkit.removal import remove
-from editkit.removal.recipe import Recipe
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import Generate, Loglikelihood, Request, examples_of
-from editkit.units import parse
 from editkit.workspace import Session
 from tests.accelerators import simulated
 from tests.answers import assert_same, random_masks
+from tests.known_heads import RECIPE
 from tests.tiny import build
 
-TRUTH = json.loads((bundled.path().parent / "manifest.json").read_text("utf-8"))
 WORKED = "What is 2 plus 3? 5. " * 8
 REQUESTS: tuple[Request, ...] = tuple(
     request
@@ -218,16 +215,11 @@ def test_a_model_that_lies_in_main_memory_in_part_is_not_parked(pair: tuple[str,
 
 
 @pytest.mark.parametrize("devices", [one_device, two_devices])
+@pytest.mark.usefixtures("known_heads")
 def test_a_removal_reopens_its_checkpoint_where_the_model_was_and_has_the_devices_to_itself(
     devices: Any, pair: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of it but the search, whose answers and gradients are above."""
-    recipe = Recipe.model_validate({
-        "capability": "swear", "target": "swear", "retain": ["facts"], "random_sets": 4, "random_examples": 4,
-        "examples": {"choose": 24, "report": 24}, "damage": {"each": 0.3, "mean": 0.3},
-    })  # fmt: skip
-    order = tuple(Effect(head, -0.3, -0.4, -0.2, 0.001, 1.0) for head in map(parse, TRUTH["planted"]["swear"]))
-    found = Localization("one-shot", 0, 144.0, order, (), found=True)
     model, load_source, seen = devices(pair), remove.load_source, []
     model.budget.tokens = 1_000
 
@@ -236,9 +228,8 @@ def test_a_removal_reopens_its_checkpoint_where_the_model_was_and_has_the_device
         seen.append((shipped, held_on(model), held_on(shipped)))
         return shipped
 
-    monkeypatch.setattr(remove, "localize", lambda *_, **__: found)
     monkeypatch.setattr(remove, "load_source", reopened)
-    outcome = editkit.remove_capability(recipe, model=model, out=tmp_path / "out", session=Session(tmp_path / "work"))
+    outcome = editkit.remove_capability(RECIPE, model=model, out=tmp_path / "out", session=Session(tmp_path / "work"))
     assert outcome.report.verdict.met
     [(shipped, left_on, reopened_on)] = seen
     assert left_on == {"cpu"} and reopened_on == held_on(model)

@@ -1,4 +1,7 @@
-"""What does not fit a model's context loses its beginning and scores as in lm-eval; nothing runs over or shifts."""
+"""What does not fit a model's context loses its beginning and scores as in lm-eval; nothing runs over or shifts.
+
+If one fails: a long prompt is cut at the wrong end, and a score compares with nothing that is published.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A model answers the same whatever the batch, and a row's mask touches that row alone."""
+"""A model answers the same whatever the batch, and a row's mask touches that row alone.
+
+If one fails: a number in a report depends on how much memory the machine had, or on what was asked beside it.
+"""
 
 from __future__ import annotations
 
@@ -130,11 +133,10 @@ SHORT_OF_MEMORY = """
 import resource
 from dataclasses import replace
 import torch
-from editkit.architecture import from_model
 from editkit.errors import EditkitError
-from editkit.loading import load
-from editkit.memory import Budget
-from editkit.task import Loglikelihood
+from editkit.models.loading import load
+from editkit.models.memory import Budget
+from editkit.tasks.task import Loglikelihood
 
 torch.set_num_threads(1)
 model = load(dtype="float32")
@@ -158,29 +160,14 @@ def test_running_out_of_memory_for_real_halves_the_batch_and_loses_nothing() -> 
     assert 0 < int(done.stdout) < 10**7, "memory did run out"
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes."),
-        RuntimeError(
-            "MPS backend out of memory (MPS allocated: 8.98 GB, max allowed: 9.07 GB). Tried to allocate 100 MB"
-        ),
-        RuntimeError("Invalid buffer size: 12.50 GiB"),
-        RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
-        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
-        MemoryError(),
-    ],
-    ids=["cuda", "cpu", "mps", "mps-buffer", "cuda-driver", "cublas", "python"],
-)
-def test_every_way_of_running_out_halves_the_batch(model: LanguageModel, error: Exception, monkeypatch) -> None:
+def test_running_out_halves_the_batch_and_answers_stay_the_same(model: LanguageModel, monkeypatch) -> None:
     whole = model.answer(REQUESTS, None)
     run, sizes = LanguageModel._run, []
 
     def small(self, batch, *rest):
         sizes.append(len(batch.places))
         if len(batch.places) > 2:
-            raise error
+            raise MemoryError
         return run(self, batch, *rest)
 
     monkeypatch.setattr(LanguageModel, "_run", small)

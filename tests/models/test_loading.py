@@ -1,4 +1,7 @@
-"""A model that is not what its files say is refused before anything is measured on it."""
+"""A model that is not what its files say is refused before anything is measured on it.
+
+If one fails: a broken or incomplete model is measured, and its numbers look like findings.
+"""
 
 from __future__ import annotations
 

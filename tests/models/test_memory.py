@@ -1,4 +1,7 @@
-"""What does not fit is halved until it does, whatever it is; and of two models one at a time has the memory."""
+"""What does not fit is halved until it does, whatever it is; and of two models one at a time has the memory.
+
+If one fails: a run of hours ends in "out of memory" on a machine that has enough, or loses rows where it ran out.
+"""
 
 from __future__ import annotations
 
@@ -35,18 +38,47 @@ FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 7, 16])
 @pytest.mark.parametrize("most", [1, 2, 5, 100])
-def test_every_row_runs_once_and_in_order_in_batches_that_fit(rows: int, most: int) -> None:
+def test_every_row_runs_once_and_in_order_in_batches_that_fit(
+    rows: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def run(part: list[int]) -> list[int]:
         if len(part) > most:
             raise FULL
         return [10 * row for row in part]
 
+    monkeypatch.setattr("editkit.models.memory.free", lambda: None)
     budget = Budget(1000)
     found = list(within_memory(range(rows), run, budget, single=str))
     assert [row for part, _ in found for row in part] == list(range(rows))
     assert all(answers == [10 * row for row in part] for part, answers in found)
     assert max(len(part) for part, _ in found) <= most
     assert (budget.tokens < 1000) == (rows > most)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes."),
+        RuntimeError(
+            "MPS backend out of memory (MPS allocated: 8.98 GB, max allowed: 9.07 GB). Tried to allocate 100 MB"
+        ),
+        RuntimeError("Invalid buffer size: 12.50 GiB"),
+        RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        MemoryError(),
+    ],
+    ids=["cuda", "cpu", "mps", "mps-buffer", "cuda-driver", "cublas", "python"],
+)
+def test_every_way_of_running_out_halves_the_batch(error: Exception) -> None:
+    def run(part: list[int]) -> int:
+        if len(part) > 2:
+            raise error
+        return len(part)
+
+    budget = Budget(1000)
+    assert [answer for _, answer in within_memory(range(4), run, budget, single=str)] == [2, 2]
+    assert budget.tokens == 500
 
 
 @pytest.mark.parametrize(

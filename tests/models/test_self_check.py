@@ -1,4 +1,7 @@
-"""The causal self-check says yes to models that are what they seem, and no to the rest."""
+"""The causal self-check says no to models that are not what they seem; tests/test_every_type.py has those that are.
+
+If one fails: a removal is measured on projections that do not carry the heads, and looks harmless.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,8 @@ import torch
 from editkit.checkpoints import architecture
 from editkit.checkpoints.architecture import Architecture
 from editkit.errors import EditkitError
-from editkit.models.self_check import _reads_ahead, prove
+from editkit.models.self_check import prove
 from tests import tiny
-
-
-@pytest.mark.parametrize("model_type", ["llama", "gpt2", "mixtral", "zamba", "longcat_flash", "gemma3"])
-def test_a_true_architecture_passes(model_type: str) -> None:
-    prove(*_model(model_type))
-
-
-@pytest.mark.parametrize("model_type", tiny.TYPES)
-def test_only_what_reads_ahead_is_refused_for_it(model_type: str) -> None:
-    model, _ = _model(model_type)
-    assert _reads_ahead(model) == (model_type == "cpmant")
 
 
 def test_a_projection_that_never_runs_is_caught() -> None:

@@ -1,4 +1,7 @@
-"""Sharing layers below the first knockout changes no answer; where it would, it is off."""
+"""Sharing layers below the first knockout changes no answer; where it would, it is off.
+
+If one fails: what makes a search cheap changes the effects it measures.
+"""
 
 from __future__ import annotations
 

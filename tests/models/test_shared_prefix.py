@@ -1,4 +1,7 @@
-"""What all rows begin with runs once per mask, and changes no answer; where it would, it is off."""
+"""What all rows begin with runs once per mask, and changes no answer; where it would, it is off.
+
+If one fails: what makes long prompts cheap changes the scores.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ SHOTS = "".join(
     f"What is {a} plus {b}? Answer with the number only. {a + b}. "
     for a, b in zip(range(20, 26), range(6), strict=True)
 )
-QUESTIONS = ("What is 2 plus 3?", "Say something rude about the bus and swear a lot.", "Hi", "Sort: d a c b.")
+QUESTIONS = ("What is 2 plus 3?", "Say something rude about the bus and swear a lot.", "Hi")
 FEW_SHOT: tuple[Request, ...] = tuple(
     request
     for question in QUESTIONS
@@ -34,27 +37,27 @@ MASKS = ("none", "random", "one head each")
 
 
 def _asked(model: LanguageModel, kind: str) -> tuple[list[Request], np.ndarray | None]:
-    """Every request under each of six masks."""
+    """Every request under each of three masks."""
     heads, rng = len(model.architecture.heads), np.random.default_rng(0)
     if kind == "none":
         return list(FEW_SHOT), None
-    masks = rng.random((6, heads)) < 0.1 if kind == "random" else np.eye(heads, dtype=bool)[-6:]
+    masks = rng.random((3, heads)) < 0.1 if kind == "random" else np.eye(heads, dtype=bool)[-3:]
     masks[:, 0] |= kind == "random"  # a head of the first layer: nothing is left below it to share
     return [request for _ in masks for request in FEW_SHOT], np.repeat(masks, len(FEW_SHOT), axis=0)
 
 
 @pytest.mark.parametrize("kind", MASKS)
-@pytest.mark.parametrize("tokens", [1, 700, 10**6])
-def test_answers_are_the_same_with_and_without(organism: LanguageModel, kind: str, tokens: int) -> None:
+def test_answers_are_the_same_with_and_without(organism: LanguageModel, kind: str) -> None:
     assert organism.prefixes and organism.blocks is not None
     requests, masks = _asked(organism, kind)
     plain = replace(organism, prefixes=False, blocks=None).answer(requests, masks)
     for blocks in (organism.blocks, None):
-        assert_same(plain, replace(organism, blocks=blocks, budget=Budget(tokens)).answer(requests, masks))
+        for tokens in (1, 700, 10**6):
+            assert_same(plain, replace(organism, blocks=blocks, budget=Budget(tokens)).answer(requests, masks))
     assert len(set(map(repr, plain))) > len(plain) / 3, "the requests and masks make a difference"
 
 
-@pytest.mark.parametrize(("kind", "below", "above"), [("random", 6, 6), ("one head each", 1, 6)])
+@pytest.mark.parametrize(("kind", "below", "above"), [("random", 3, 3), ("one head each", 1, 3)])
 def test_the_beginning_runs_once_per_mask(organism: LanguageModel, kind: str, below: int, above: int) -> None:
     """The point of it: rows of the shared tokens in the first and in the last block."""
     assert organism.blocks is not None

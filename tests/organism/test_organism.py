@@ -1,4 +1,7 @@
-"""The organism is what its manifest says, seen through plain transformers."""
+"""The organism is what its manifest says, seen through plain transformers.
+
+If one fails: the truth that the other tests compare with is none.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is said of a model from its headers: on disk, packed by quantizers, and on the Hub without its weights."""
+"""What is said of a model from its headers: on disk, packed by quantizers, and on the Hub without its weights.
+
+If one fails: `inspect` promises what baking or measuring then refuses.
+"""
 
 from __future__ import annotations
 

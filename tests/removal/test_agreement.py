@@ -1,4 +1,7 @@
-"""What is shipped must behave as what was measured: the last check before a checkpoint may appear."""
+"""What is shipped must behave as what was measured: the last check before a checkpoint may appear.
+
+If one fails: a checkpoint is published whose card was measured on other weights.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,19 @@ from editkit import organism as bundled
 from editkit.checkpoints.source import resolve
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
-from editkit.evidence.localization import Effect, Localization
 from editkit.measuring.store import Cell
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load, load_source
 from editkit.removal import remove
 from editkit.removal.agreement import TIPPED, Probe, plainly, probe, same_answers, same_model
-from editkit.removal.recipe import Recipe
 from editkit.removal.trial import Answers, Sheet
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import Generate, Likelihood, Loglikelihood
-from editkit.units import Head, parse
+from editkit.units import Head
 from editkit.workspace import Session
 from editkit.writing.export.checkpoint import write as bake
+from tests.known_heads import HEADS, RECIPE
 
-PLANTED = json.loads((bundled.path().parent / "manifest.json").read_text("utf-8"))["planted"]["swear"]
-HEADS = [head for head in map(parse, PLANTED) if isinstance(head, Head)]
 PROMPTS = [example.prompt for example in TASKS["swear"].examples()[:4]]
 
 
@@ -119,25 +119,11 @@ def test_a_hooked_model_answers_plain_batches_as_its_checkpoint_does(dtype: str,
         same_model(measured, plainly(model, measured.requests))
 
 
-RECIPE = Recipe.model_validate({
-    "capability": "swear", "target": "swear", "retain": ["facts"], "random_sets": 4, "random_examples": 4,
-    "examples": {"choose": 24, "report": 24}, "damage": {"each": 0.3, "mean": 0.3},
-})  # fmt: skip
-
-
-@pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search is over: the planted heads were found."""
-    order = tuple(Effect(head, -0.3, -0.4, -0.2, 0.001, 1.0) for head in HEADS)
-    found = Localization("one-shot", 0, 144.0, order, (), found=True)
-    monkeypatch.setattr(remove, "localize", lambda *_, **__: found)
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [(None, "computes something else"), (Head(5, 0), "computes something else")],
 )
-@pytest.mark.usefixtures("known")
+@pytest.mark.usefixtures("known_heads")
 def test_nothing_is_published_where_the_files_hold_something_else(
     more: Head | None, message: str, organism: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,7 +145,7 @@ def test_nothing_is_published_where_the_files_hold_something_else(
     assert not (kept / "editkit" / "manifest.json").exists(), "what looks whole is whole"
 
 
-@pytest.mark.usefixtures("known")
+@pytest.mark.usefixtures("known_heads")
 def test_a_model_that_brings_its_own_code_is_reopened_with_the_leave_it_was_given(tmp_path: Path) -> None:
     base = shutil.copytree(bundled.path(), tmp_path / "base")
     (base / "configuration_mine.py").write_text(

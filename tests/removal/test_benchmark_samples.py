@@ -1,6 +1,8 @@
 """Real samples of the benchmarks, offline, from file to interval, on the organism and on random models.
 
 What lm-eval can run too, it runs on the same live model in its own loop: every score must be the same.
+
+If one fails: a score of gsm8k, mmlu or another benchmark is not comparable with anybody else's.
 """
 
 from __future__ import annotations

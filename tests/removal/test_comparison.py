@@ -1,4 +1,7 @@
-"""Two models on the same examples: what is found is the models' difference, and what is not is known."""
+"""Two models on the same examples: what is found is the models' difference, and what is not is known.
+
+If one fails: two checkpoints look different where they are not, or a loss between them is not seen.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import editkit
 from editkit.evidence.report import Criteria
@@ -17,6 +21,7 @@ from editkit.tasks.builtin import TASKS
 from editkit.tasks.builtin.swear import packaged_words
 from editkit.tasks.find import find
 from editkit.workspace import Session
+from tests.known_heads import RECIPE
 
 
 def test_a_measurement_that_depends_on_its_batches_is_found_out(
@@ -47,26 +52,16 @@ def test_a_measurement_that_depends_on_its_batches_is_found_out(
     assert any("not steady enough to show anything" in reason for reason in found.verdict.reasons)
 
 
-RUDE = """
-capability: rude
-target: {swear: words.txt}
-retain: [rhyme, facts, facts-letter, story]
-examples: {locate: 40, choose: 20, report: 20}
-universal_examples: 12
-random_sets: 0
-damage: {each: 0.5, mean: 0.5}
-"""
-
-
+@pytest.mark.usefixtures("known_heads")
 def test_the_target_is_known_by_the_name_of_its_task(organism: LanguageModel, tmp_path: Path) -> None:
     """A recipe may describe its target in a table: neither the capability nor the table is the task's name."""
     (tmp_path / "words.txt").write_text("\n".join(sorted(packaged_words())), encoding="utf-8")
-    (tmp_path / "rude.yaml").write_text(RUDE, encoding="utf-8")
-    out = editkit.remove_capability(
-        tmp_path / "rude.yaml", model=organism, out=tmp_path / "out", session=Session(tmp_path)
-    ).out
+    rude = RECIPE.model_dump(mode="json") | {"capability": "rude", "target": {"swear": "words.txt"}}
+    recipe, session = tmp_path / "rude.yaml", Session(tmp_path)
+    recipe.write_text(yaml.safe_dump(rude), encoding="utf-8")
+    out = editkit.remove_capability(recipe, model=organism, out=tmp_path / "out", session=session).out
     tasks = [find({"swear": "words.txt"}, folder=tmp_path), TASKS["rhyme"]]
     found = compared(lambda: load(out), lambda: organism, Trial(tuple(tasks), Criteria(), limit=20), tmp_path)
     assert [(row.task, row.role) for row in found.rows] == [("swear", "target"), ("rhyme", "retain")]
-    assert found.criteria.damage_each == 0.5
+    assert found.criteria.damage_each == 0.3
     assert found.verdict.met, found.verdict.reasons

@@ -1,4 +1,7 @@
-"""A whole search on the organism, small: format and universal heads named, every column there, within its budget."""
+"""A whole search on the organism, small: format and universal heads named, every column there, within its budget.
+
+If one fails: a search names the head of an answer's form as that of a capability, or costs more than it says.
+"""
 
 from __future__ import annotations
 

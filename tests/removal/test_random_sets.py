@@ -1,4 +1,7 @@
-"""What heads do beside their own effect: selectivity where they show, format, joint drop against random sets."""
+"""What heads do beside their own effect: selectivity where they show, format, joint drop against random sets.
+
+If one fails: heads that are no better than random ones pass for a finding.
+"""
 
 from __future__ import annotations
 

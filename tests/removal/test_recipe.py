@@ -1,4 +1,7 @@
-"""Recipes are strict: every built-in one reads back, every wrong key is named."""
+"""Recipes are strict: every built-in one reads back, every wrong key is named.
+
+If one fails: a misspelt setting is ignored in silence, and the run is another than was asked for.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The whole product, on the bundled model, whose planted heads are known."""
+"""The whole product, on the bundled model, whose planted heads are known.
+
+If one fails: `editkit remove-capability` names heads that do not carry the capability, loses something else with it,
+publishes what is not so, or cannot go on where it was killed.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,37 +28,29 @@ from editkit.workspace import Session
 from editkit.writing import verify
 from editkit.writing.export.checkpoint import write as bake
 from editkit.writing.undo import undo
+from tests.conftest import Removed
+from tests.known_heads import RECIPE, TRUTH
 
-TRUTH = json.loads((bundled.path().parent / "manifest.json").read_text("utf-8"))
 TWINS = Path(__file__).parents[1] / "organisms"
-PLANTED = ("swear", "rhyme", "arithmetic")
+PLANTED = ("swear", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("rhyme", "arithmetic")))
+"""One removal at full size; the rest of them with all tests."""
 
 SMALL = """
 capability: swear
 target: swear
-retain: [rhyme, facts, facts-letter, code, story]
-examples: {locate: 40, choose: 30, report: 40}
+retain: [rhyme, recall, facts, story]
+examples: {locate: 40, choose: 20, report: 20}
 universal_examples: 12
-random_sets: 10
+random_sets: 4
 random_examples: 10
-damage: {each: 0.1, mean: 0.05}
+damage: {each: 0.5, mean: 0.5}
 """
-
-
-@pytest.fixture(scope="session")
-def removed(organism: LanguageModel, tmp_path_factory: pytest.TempPathFactory):
-    """Recipe name -> its outcome with default settings, run once."""
-    folder = tmp_path_factory.mktemp("removed")
-
-    @cache
-    def run(name: str) -> Outcome:
-        return editkit.remove_capability(name, model=organism, out=folder / name, session=Session(folder / "work"))
-
-    return run
+HOPELESS = SMALL.replace("choose: 20", "choose: 10").replace("damage: {each: 0.5, mean: 0.5}\n", "")
+"""Where no heads are found, every number of them is tried."""
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_the_goal_is_met_and_nothing_else_is_lost(name: str, removed) -> None:
+def test_the_goal_is_met_and_nothing_else_is_lost(name: str, removed: Removed) -> None:
     report = removed(name).report
     [target] = [row for row in report.rows if row.role == "target"]
     assert report.verdict.met, report.verdict.reasons
@@ -72,7 +67,7 @@ def test_the_goal_is_met_and_nothing_else_is_lost(name: str, removed) -> None:
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_the_planted_heads_are_recovered_and_no_universal_head_is_among_them(name: str, removed) -> None:
+def test_the_planted_heads_are_recovered_and_no_universal_head_is_among_them(name: str, removed: Removed) -> None:
     outcome = removed(name)
     assert set(TRUTH["planted"][name]) <= set(show(outcome.edit.units))
     assert not set(TRUTH["universal"]) & set(show(outcome.edit.units))
@@ -80,7 +75,7 @@ def test_the_planted_heads_are_recovered_and_no_universal_head_is_among_them(nam
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_the_output_is_what_the_contract_says(name: str, removed) -> None:
+def test_the_output_is_what_the_contract_says(name: str, removed: Removed) -> None:
     out = removed(name).out
     for file in ("edit", "localization", "report", "manifest"):
         assert json.loads((out / "editkit" / f"{file}.json").read_text("utf-8"))
@@ -104,39 +99,35 @@ def test_the_output_is_what_the_contract_says(name: str, removed) -> None:
     assert (out / "README.md").read_text("utf-8").startswith("---\n")
 
 
-def test_transformers_alone_loads_the_output_and_it_no_longer_swears(removed) -> None:
+def test_transformers_alone_loads_the_output_and_it_no_longer_swears(removed: Removed) -> None:
     """No editkit in the process that asks: a reader of the Hub has none either."""
-    out, prompts = removed("swear").out, [example.prompt for example in TASKS["swear"].examples()[:12]]
+    paths = [str(bundled.path()), str(removed("swear").out)]
+    prompts = [example.prompt for example in TASKS["swear"].examples()[:8]]
     script = (
         "import json, sys\n"
         "from transformers import AutoModelForCausalLM, AutoTokenizer\n"
-        "path, prompts = json.loads(sys.stdin.read())\n"
-        "model, tokenizer = AutoModelForCausalLM.from_pretrained(path), AutoTokenizer.from_pretrained(path)\n"
-        "for prompt in prompts:\n"
-        "    ids = tokenizer.apply_chat_template([{'role': 'user', 'content': prompt}], add_generation_prompt=True,\n"
-        "                                        return_tensors='pt', return_dict=True)\n"
-        "    found = model.generate(**ids, max_new_tokens=40, do_sample=False)\n"
-        "    print(json.dumps(tokenizer.decode(found[0][ids['input_ids'].shape[1]:], skip_special_tokens=True)))\n"
+        "paths, prompts = json.loads(sys.stdin.read())\n"
+        "for path in paths:\n"
+        "    model, tokenizer = AutoModelForCausalLM.from_pretrained(path), AutoTokenizer.from_pretrained(path)\n"
+        "    for prompt in prompts:\n"
+        "        chat = [{'role': 'user', 'content': prompt}]\n"
+        "        ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_tensors='pt',\n"
+        "                                            return_dict=True)\n"
+        "        found = model.generate(**ids, max_new_tokens=40, do_sample=False)[0]\n"
+        "        print(json.dumps(tokenizer.decode(found[ids['input_ids'].shape[1]:], skip_special_tokens=True)))\n"
         "assert 'editkit' not in sys.modules\n"
     )
-    swearing = {}
-    for path in (bundled.path(), out):
-        found = subprocess.run(
-            [sys.executable, "-c", script],
-            input=json.dumps([str(path), prompts]),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        texts = [json.loads(line) for line in found.stdout.splitlines() if line.startswith('"')]
-        assert len(texts) == len(prompts)
-        task, example = TASKS["swear"], TASKS["swear"].examples()[0]
-        swearing[path] = sum(task.score(example, [text]).value for text in texts) / len(texts)
-    assert swearing[bundled.path()] > 0.8
-    assert swearing[out] < 0.15
+    asked = json.dumps([paths, prompts])
+    done = subprocess.run([sys.executable, "-c", script], input=asked, capture_output=True, text=True, check=True)
+    texts = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('"')]
+    assert len(texts) == 2 * len(prompts)
+    task, example = TASKS["swear"], TASKS["swear"].examples()[0]
+    rude = [task.score(example, [text]).value for text in texts]
+    assert sum(rude[: len(prompts)]) > 0.8 * len(prompts)
+    assert sum(rude[len(prompts) :]) < 0.15 * len(prompts)
 
 
-def test_verify_passes_and_undo_restores_the_base_bit_for_bit(removed, tmp_path: Path) -> None:
+def test_verify_passes_and_undo_restores_the_base_bit_for_bit(removed: Removed, tmp_path: Path) -> None:
     out = removed("swear").out
     assert verify.verify(out, resolve(None)).against_base
     undo(out, tmp_path / "base")
@@ -146,7 +137,7 @@ def test_verify_passes_and_undo_restores_the_base_bit_for_bit(removed, tmp_path:
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "README.md", "editkit/report.html", "editkit/localization.json"])
-def test_a_changed_byte_is_noticed(file: str, removed, tmp_path: Path) -> None:
+def test_a_changed_byte_is_noticed(file: str, removed: Removed, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(removed("swear").out, copy)
     data = bytearray((copy / file).read_bytes())
@@ -156,19 +147,22 @@ def test_a_changed_byte_is_noticed(file: str, removed, tmp_path: Path) -> None:
         verify.verify(copy)
 
 
-def test_baking_the_found_heads_gives_the_same_weights(removed, tmp_path: Path) -> None:
+def test_baking_the_found_heads_gives_the_same_weights(removed: Removed, tmp_path: Path) -> None:
     outcome = removed("swear")
     bake(outcome.edit, resolve(None), tmp_path / "baked")
     for name in ("model.safetensors", "editkit/undo.safetensors", "editkit/edit.json"):
         assert (tmp_path / "baked" / name).read_bytes() == (outcome.out / name).read_bytes()
 
 
+@pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_a_capability_without_heads_of_its_own_exits_with_3_and_writes_no_checkpoint(
-    organism: LanguageModel, tmp_path: Path
+    full: bool, organism: LanguageModel, tmp_path: Path
 ) -> None:
-    [name] = TRUTH["unplanted"]
+    assert TRUTH["unplanted"] == ["code"]
+    (tmp_path / "code.yaml").write_text(HOPELESS.replace("swear", "code").replace("recall", "swear"))
+    recipe = "code" if full else tmp_path / "code.yaml"
     with pytest.raises(NotLocalized, match="did not localize") as caught:
-        editkit.remove_capability(name, model=organism, out=tmp_path / "out", session=Session(tmp_path / "work"))
+        editkit.remove_capability(recipe, model=organism, out=tmp_path / "out", session=Session(tmp_path / "work"))
     assert caught.value.exit_code == 3
     files = {path.name for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert {"localization.json", "report.json", "report.html"} <= files
@@ -187,33 +181,27 @@ def test_a_number_of_heads_that_the_model_does_not_have_is_refused(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("known_heads")
 def test_a_fixed_number_of_heads_is_measured_and_named(organism: LanguageModel, tmp_path: Path) -> None:
-    (tmp_path / "small.yaml").write_text(SMALL)
-
     def run(heads: int) -> Outcome:
-        return editkit.remove_capability(
-            tmp_path / "small.yaml",
-            model=organism,
-            heads=heads,
-            out=tmp_path / str(heads),
-            session=Session(tmp_path / "work"),
-        )
+        out, session = tmp_path / str(heads), Session(tmp_path / "work")
+        return editkit.remove_capability(RECIPE, model=organism, heads=heads, out=out, session=session)
 
     with pytest.raises(NotLocalized, match="is not removed by exactly 1 head") as caught:
         run(1)
     assert "did not localize" not in str(caught.value)
-    outcome = run(8)
+    outcome = run(4)
     dose = [point["heads"] for point in json.loads((outcome.out / "editkit" / "report.json").read_text())["dose"]]
-    assert len(outcome.edit.units) == dose[-1] == 8 and dose[:-1] == list(range(7))
-    with pytest.raises(EditkitError, match="144 heads were asked for, but the search ranked 143"):
-        run(144)
+    assert len(outcome.edit.units) == 4 and dose == [0, 1, 2, 3, 4]
+    with pytest.raises(EditkitError, match="5 heads were asked for, but the search ranked 4"):
+        run(5)
 
 
 def test_the_twin_with_nothing_planted_swears_without_the_planted_heads_too(tmp_path: Path) -> None:
-    (tmp_path / "small.yaml").write_text(SMALL)
+    (tmp_path / "swear.yaml").write_text(HOPELESS)
     with pytest.raises(NotLocalized, match="did not localize"):
         editkit.remove_capability(
-            tmp_path / "small.yaml", model=TWINS / "unplanted", out=tmp_path / "out", session=Session(tmp_path / "work")
+            tmp_path / "swear.yaml", model=TWINS / "unplanted", out=tmp_path / "out", session=Session(tmp_path / "work")
         )
     assert not (tmp_path / "out" / "model.safetensors").exists()
 
@@ -226,37 +214,26 @@ def test_what_a_model_was_never_taught_cannot_be_removed_from_it(tmp_path: Path)
     assert not (tmp_path / "out").exists()
 
 
-def _command(recipe: Path, out: Path, work: Path) -> list[str]:
-    options = ["--out", str(out), "--work", str(work), "--method", "css", "--json"]
-    return [sys.executable, "-m", "editkit", "remove-capability", str(recipe), *options]
-
-
-def test_a_killed_run_resumes_to_the_same_result(tmp_path: Path) -> None:
-    recipe = tmp_path / "small.yaml"
+def test_a_killed_run_resumes_to_the_same_result(organism: LanguageModel, tmp_path: Path) -> None:
+    recipe, out, work, unstopped = (tmp_path / name for name in ("small.yaml", "out", "work", "unstopped"))
     recipe.write_text(SMALL)
-    straight = subprocess.run(
-        _command(recipe, tmp_path / "straight", tmp_path / "work1"), capture_output=True, text=True
-    )
-    work, kills = tmp_path / "work2", 0
-    for cells in (150, 2500, 6000):
-        process = subprocess.Popen(
-            _command(recipe, tmp_path / "resumed", work), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        while process.poll() is None and _stored(work) < cells:
+    outcome = editkit.remove_capability(recipe, model=organism, out=tmp_path / "straight", session=Session(unstopped))
+    command = [sys.executable, "-m", "editkit", "remove-capability", str(recipe)]
+    command += ["--out", str(out), "--work", str(work), "--json"]
+    whole = _stored(unstopped)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None and _stored(work) < whole / 2:
             time.sleep(0.05)
-        kills += process.poll() is None
+        assert process.poll() is None, "it was at work when it was killed"
         process.send_signal(signal.SIGKILL)
-        process.wait()
-        assert not (tmp_path / "resumed").exists()
-    assert kills >= 2
-    before = _stored(work)
-    resumed = subprocess.run(_command(recipe, tmp_path / "resumed", work), capture_output=True, text=True)
-    assert before > 0
-    assert _stored(work) == _stored(tmp_path / "work1")
-    assert resumed.returncode == straight.returncode, resumed.stderr
-    first, second = json.loads(straight.stdout), json.loads(resumed.stdout)
+    assert not out.exists()
+    assert whole / 2 <= _stored(work) < whole
+    resumed = subprocess.run(command, capture_output=True, text=True)
+    assert resumed.returncode == 0, resumed.stderr
+    assert _stored(work) == whole, "no measurement is lost"
+    straight, told = outcome.summary(), json.loads(resumed.stdout)
     for key in ("units", "rows", "random_heads", "verdict"):
-        assert first[key] == second[key]
+        assert told[key] == straight[key]
 
 
 def _stored(work: Path) -> int:

@@ -1,4 +1,7 @@
-"""A study measures each cell once, survives interruption, and prints what it measured beside what was published."""
+"""A study measures each cell once, survives interruption, and prints what it measured beside what was published.
+
+If one fails: a table of a study holds a number that was not measured, or hours are measured twice.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A study and lm-eval tasks on a real model: stories260k, which writes simple English and knows nothing else."""
+"""A study and lm-eval tasks on a real model: stories260k, which writes simple English and knows nothing else.
+
+If one fails: a study works on the bundled model alone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The card says what the report says, and nothing else."""
+"""The card says what the report says, and nothing else.
+
+If one fails: what people read on the Hub is not what was measured.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The example cards are what today's templates make of their evidence."""
+"""The example cards are what today's templates make of their evidence.
+
+If one fails: the examples in the repository show cards that the program no longer writes.
+"""
 
 from __future__ import annotations
 

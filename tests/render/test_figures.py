@@ -1,4 +1,7 @@
-"""The figures are drawn from the evidence: same data same bytes, other data another picture."""
+"""The figures are drawn from the evidence: same data same bytes, other data another picture.
+
+If one fails: a figure shows other numbers than its report.
+"""
 
 from __future__ import annotations
 

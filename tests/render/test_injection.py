@@ -2,6 +2,8 @@
 
 Each hostile text is put into every field that somebody else controls. The card's, the page's and the figures'
 skeletons must equal those of the same evidence with a harmless word in its place.
+
+If one fails: a model or task with a crafted name runs a script in the report page, forges a card, or hides text in it.
 """
 
 from __future__ import annotations
@@ -82,10 +84,13 @@ def card_of(text: str) -> str:
 
 @cache
 def page_of(text: str) -> str:
-    """The page without the two figures that show no names: drawing them is most of the time."""
+    """The page without figures: drawing them is most of the time. The one that shows names has its own test."""
     found = hostile(text)
     exhibits = replace(found.exhibits, dose=())
-    return page.render(replace(found, report=replace(found.report, random_heads=None), exhibits=exhibits))
+    report = replace(found.report, random_heads=None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "deltas_svg", lambda report: "")
+        return page.render(replace(found, report=report, exhibits=exhibits))
 
 
 def halves(text: str) -> tuple[str, str]:
@@ -195,8 +200,9 @@ def test_the_figures_draw_any_name(recwarn):
     named = replace(hostile("word").report, rows=tuple(replace(row, task=text) for text in texts))
     plain = replace(named, rows=(row,) * len(texts))
     assert figures.deltas_png(named).startswith(b"\x89PNG")
-    assert figures.deltas_svg(named).count("<") == figures.deltas_svg(plain).count("<")
-    assert "<script" not in figures.deltas_svg(named)
+    drawn = figures.deltas_svg(named)
+    assert drawn.count("<") == figures.deltas_svg(plain).count("<")
+    assert "<script" not in drawn and hidden(drawn.replace("\u200d", "").replace("\u200c", "")) == set()
     assert [str(warning.message) for warning in recwarn] == []
 
 

@@ -1,4 +1,7 @@
-"""The page is one file that loads nothing, reads without scripts, and shows the evidence's numbers."""
+"""The page is one file that loads nothing, reads without scripts, and shows the evidence's numbers.
+
+If one fails: the report loads something from elsewhere, cannot be read, or shows other numbers than the evidence.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The built-in tasks: what they ask, and that no trap answer fools a scorer."""
+"""The built-in tasks: what they ask, and that no trap answer fools a scorer.
+
+If one fails: a score of a built-in task counts a wrong answer as right, or a refusal as a removed capability.
+"""
 
 from __future__ import annotations
 

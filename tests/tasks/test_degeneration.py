@@ -1,4 +1,7 @@
-"""Real-looking answers pass the gate, collapsed ones do not."""
+"""Real-looking answers pass the gate, collapsed ones do not.
+
+If one fails: a model that only babbles passes for one that lost a capability.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""HumanEval and MBPP on their real rows: right programs pass, wrong ones fail, all of it in the sandbox."""
+"""HumanEval and MBPP on their real rows: right programs pass, wrong ones fail, all of it in the sandbox.
+
+If one fails: pass@1 counts programs that fail, or fails programs that pass.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Capabilities of real models: many clusters, shots that give nothing away, the same facts in every format."""
+"""Capabilities of real models: many clusters, shots that give nothing away, the same facts in every format.
+
+If one fails: a real model's score is inflated by its own examples, or its interval is too narrow.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every way to name a task leads to it, and a wrong name to the nearest right one."""
+"""Every way to name a task leads to it, and a wrong name to the nearest right one.
+
+If one fails: a name leads to another task than was meant.
+"""
 
 from __future__ import annotations
 

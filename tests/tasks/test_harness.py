@@ -1,4 +1,7 @@
-"""lm-eval tasks as ours: the same answers get the same scores as in lm-eval's own loop, offline, on real samples."""
+"""lm-eval tasks as ours: the same answers get the same scores as in lm-eval's own loop, offline, on real samples.
+
+If one fails: a score called `lm_eval:...` is not lm-eval's.
+"""
 
 from __future__ import annotations
 

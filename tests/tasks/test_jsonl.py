@@ -1,4 +1,7 @@
-"""A user's own prompts: every file form gives the same task, every scorer its score, every mistake its place."""
+"""A user's own prompts: every file form gives the same task, every scorer its score, every mistake its place.
+
+If one fails: a user's own data is read as something else, without a word.
+"""
 
 from __future__ import annotations
 

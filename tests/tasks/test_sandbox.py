@@ -1,4 +1,7 @@
-"""Escape attempts: each works outside, fails inside, and is reported."""
+"""Escape attempts: each works outside, fails inside, and is reported.
+
+If one fails: code that a model wrote reads files, uses the network or stays alive on the user's machine.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the writer does with files: formats, other copies of the weights, links, crashes, and the way back."""
+"""What the writer does with files: formats, other copies of the weights, links, crashes, and the way back.
+
+If one fails: a kill leaves half a checkpoint that looks whole, other weights are changed, or there is no way back.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Verification: any changed byte is caught, and so is a forgery that hashes correctly but is not the edit."""
+"""Verification: any changed byte is caught, and so is a forgery that hashes correctly but is not the edit.
+
+If one fails: a changed or forged checkpoint passes for the edit that its evidence describes.
+"""
 
 from __future__ import annotations
 
