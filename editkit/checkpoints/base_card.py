@@ -49,6 +49,7 @@ def base_model(source: Source, *, dtype: str) -> BaseModel:
         tags=_words(card.get("tags")),
         languages=_words(card.get("language")),
         dtype=dtype,
+        quantization=source.quantization or None,
     )
 
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from editkit.checkpoints import convert
-from editkit.checkpoints.files import digests_of, inside, is_printable, printable, stamp, walk
+from editkit.checkpoints import convert, dequantize, gguf
+from editkit.checkpoints.files import digest_of, digests_of, inside, is_printable, printable, stamp, walk
 from editkit.checkpoints.headers import INDEX, SINGLE, read
 from editkit.checkpoints.unshipped import OTHER_WEIGHTS, why
 from editkit.edit import Base
@@ -48,8 +48,9 @@ class Source:
         bundled: True for the model that ships inside; output says so.
         digests: sha256 of each weights file, where identifying the source took them anyway.
         stamps: size and time of those files when they were hashed: the digests hold as long as these do.
-        converted: the pickled files the weights came from, where the checkpoint had no safetensors.
-        original: where those lie; ``directory`` is then their conversion in the cache.
+        converted: the pickled files or the GGUF file the weights came from, where there were no safetensors.
+        original: where those lie, or the GGUF file; ``directory`` is then their conversion in the cache.
+        quantization: how the weights of the GGUF file are stored: ``Q4_1 x 210, F32 x 61``; "" where there is none.
     """
 
     directory: Path
@@ -59,6 +60,12 @@ class Source:
     converted: tuple[str, ...] = ()
     stamps: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     original: Path | None = None
+    quantization: str = ""
+
+    @property
+    def gguf(self) -> Path | None:
+        """The GGUF file that it was converted from, if it was."""
+        return self.original if self.quantization else None
 
     @property
     def places(self) -> tuple[Path, ...]:
@@ -70,14 +77,18 @@ def resolve(model: str | Path | None, revision: str | None = None, *, identify: 
     """Find the checkpoint that ``model`` names; download it if it is on the Hub and not here yet.
 
     Args:
-        model: a local directory, a Hub id (``owner/name`` or ``hf://owner/name``), or None for the bundled model.
-        revision: a Hub commit, branch or tag; for a local directory the ``sha256:`` it is expected to have.
+        model: a local directory, a GGUF file or a directory with one, a Hub id (``owner/name`` or
+            ``hf://owner/name``), or None for the bundled model.
+        revision: a Hub commit, branch or tag; for a local directory or file the ``sha256:`` it is expected to have.
         identify: False leaves the revision of a local directory open, if none is expected: then its weights are not
             hashed here, and ``identified`` names them once somebody has read them anyway.
 
     Raises:
         EditkitError: for an unknown model, missing weights, an adapter, a gated model, no network.
     """
+    file = gguf.file_of(model)
+    if file is not None:
+        return _from_gguf(file, revision)
     directory = here(model)
     if directory is not None:
         name = BUNDLED if is_bundled(model) else str(model)
@@ -106,6 +117,9 @@ def named(model: str | Path | None, revision: str | None = None) -> Base:
 
     A branch of a Hub model stays a branch; a local directory has no revision yet.
     """
+    file = gguf.file_of(model)
+    if file is not None:
+        return Base(str(file), None)
     directory = here(model)
     if directory is None:
         return Base(hub_id(model), revision or "main")
@@ -210,6 +224,17 @@ def _of_snapshot(directory: Path) -> Base | None:
     """The Hub model that a directory of the Hub's cache is."""
     snapshot = _SNAPSHOT.search(directory.resolve().as_posix())
     return Base(snapshot[1].replace("--", "/", 1), snapshot[2]) if snapshot else None
+
+
+def _from_gguf(file: Path, revision: str | None) -> Source:
+    check_name(str(file))
+    stored = gguf.read(file)
+    gguf.sites(stored)  # what cannot be edited is told before anything is hashed
+    digest = digest_of(file)
+    base = Base(str(file), f"sha256:{digest}")
+    _check_revision(base.model, base, revision)
+    directory = dequantize.converted(stored, digest)
+    return Source(directory, base, converted=(file.name,), original=file, quantization=stored.kinds)
 
 
 def _check_revision(name: str, base: Base, expected: str | None) -> None:

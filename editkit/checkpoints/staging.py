@@ -32,7 +32,7 @@ _MARGIN = 16 << 20
 
 def default_out(model: str, capability: str) -> Path:
     """The output directory where the user names none: ``Llama-3.2-1B-no-swear`` here."""
-    return Path(f"{Path(model).name}-no-{capability}")
+    return Path(f"{Path(model).name.removesuffix('.gguf')}-no-{capability}")
 
 
 def check_free(out: Path, *, needed: int = 0) -> None:
@@ -87,6 +87,35 @@ def beside(out: Path) -> Iterator[Path]:
         EditkitError: if ``out`` exists, or for anything the disk refuses (full, read-only), with nothing left behind.
     """
     out = Path(out).absolute()
+    with _staged(out) as partial:
+        yield partial
+        _flush_all(partial)
+        if out.is_dir():
+            out.rmdir()  # refuses if somebody filled it meanwhile
+        partial.rename(out)
+
+
+@contextlib.contextmanager
+def files_beside(out: Path) -> Iterator[Path]:
+    """A new directory next to the file ``out``; on a clean exit the files in it move out of it, ``out`` as the last.
+
+    Raises:
+        EditkitError: if one of the files is there already, else as ``beside``.
+    """
+    out = Path(out).absolute()
+    with _staged(out) as partial:
+        yield partial
+        _flush_all(partial)
+        names = sorted((path.name for path in partial.iterdir()), key=lambda name: (name == out.name, name))
+        for name in names:
+            check_free(out.with_name(name))
+        for name in names:
+            (partial / name).rename(out.with_name(name))
+
+
+@contextlib.contextmanager
+def _staged(out: Path) -> Iterator[Path]:
+    """The directory in which something is made that is to be ``out``; what is left of it at the end vanishes."""
     check_free(out)
     partial = out.with_name(f".{out.name}.partial-{_host()}-{os.getpid()}-{threading.get_native_id()}")
     try:
@@ -95,10 +124,6 @@ def beside(out: Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         yield partial
-        _flush_all(partial)
-        if out.is_dir():
-            out.rmdir()  # refuses if somebody filled it meanwhile
-        partial.rename(out)
         flush(out.parent)
     except OSError as error:
         unread = _unread(error, out, partial)

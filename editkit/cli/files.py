@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from editkit.cli.options import FOLDER, as_json, revision
+from editkit.cli.options import ANY, FOLDER, as_json, revision
 from editkit.cli.streams import note, print_json, say
 
 
@@ -21,15 +21,20 @@ from editkit.cli.streams import note, print_json, say
     metavar="FILE",
     help="An edit.json, or an output of editkit.",
 )
-@click.option("-o", "--out", type=FOLDER, required=True, metavar="OUT")
-@click.option("--format", "form", type=click.Choice(["checkpoint", "lora"]), default="checkpoint", show_default=True)
+@click.option("-o", "--out", type=ANY, required=True, metavar="OUT")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["checkpoint", "lora", "gguf"]),
+    help="Default: gguf where OUT ends in .gguf, else checkpoint.",
+)
 @click.option("--link", is_flag=True, help="Share unchanged files with the base instead of copying them.")
 @click.option("--allow-large-rank", is_flag=True, help="Write a LoRA adapter that vLLM cannot serve (rank over 512).")
 @as_json
 def bake(as_json: bool, **options: Any) -> None:
     """Write a model without the given heads.
 
-    As a checkpoint or an exact LoRA adapter. No model is loaded.
+    As a checkpoint, an exact LoRA adapter, or inside the quantized blocks of a GGUF file. No model is loaded.
     """
     from editkit.writing.bake import bake_named
 
@@ -46,7 +51,7 @@ def bake(as_json: bool, **options: Any) -> None:
 
 
 @click.command()
-@click.argument("out", type=FOLDER)
+@click.argument("out", type=ANY)
 @click.option("--base", metavar="MODEL", help="Also compare every byte with the unedited model.")
 @as_json
 def verify(out: Path, base: str | None, as_json: bool) -> None:
@@ -61,14 +66,14 @@ def verify(out: Path, base: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("out", type=FOLDER)
-@click.option("-o", "--to", "directory", type=FOLDER, required=True, metavar="DIR", help="Where the base is written.")
+@click.argument("out", type=ANY)
+@click.option("-o", "--to", "directory", type=ANY, required=True, metavar="DIR", help="Where the base is written.")
 def undo(out: Path, directory: Path) -> None:
     """The base checkpoint back, bit for bit."""
     from editkit.writing import undo as back
 
     say(f"{back.undo(out, directory)}: the base, bit for bit")
-    left_out = back.read(out).left_out
+    left_out = back.read(out).left_out if out.is_dir() else ()
     if left_out:
         note(f"Not restored, as the output never held them: {', '.join(row['file'] for row in left_out)}.")
 

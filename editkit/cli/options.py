@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 METHODS = ("auto", "halving", "css", "csb", "greedy", "one-shot")
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)
+ANY = click.Path(path_type=Path)
+"""A directory, or a GGUF file."""
 
 
 def stacked(*options: Callable[..., Any]) -> Callable[..., Any]:
@@ -32,7 +34,7 @@ def stacked(*options: Callable[..., Any]) -> Callable[..., Any]:
 
 revision = click.option("--revision", metavar="R", help="Hub commit, branch or tag.")
 which_model = stacked(
-    click.option("--model", metavar="MODEL", help="Hub id or local directory. Default: the bundled organism."),
+    click.option("--model", metavar="MODEL", help="Hub id, directory or GGUF file. Default: the bundled organism."),
     revision,
 )
 device = click.option(

@@ -28,6 +28,7 @@ class BaseModel:
         model: a Hub id (``source="hub"``), a folder (``"local"``) or the bundled model's name (``"bundled"``). Only a
             Hub id is ever published as ``base_model``.
         license: the licence id of the base's card (``apache-2.0``, ``llama3.2``, ``other``), if it names one.
+        quantization: how the weights are stored in the GGUF file that the base is: ``Q4_1 x 210, F32 x 61``.
         notices: lines that the licence asks every derivative to carry ("Built with Llama").
     """
 
@@ -42,6 +43,7 @@ class BaseModel:
     tags: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
     dtype: str | None = None
+    quantization: str | None = None
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from editkit.checkpoints import architecture, config_fields, convert, headers
+from editkit.checkpoints import architecture, config_fields, convert, dequantize, gguf, headers
 from editkit.checkpoints.architecture import Architecture
 from editkit.checkpoints.config_fields import Fields
 from editkit.checkpoints.headers import TensorInfo
 from editkit.checkpoints.source import BUNDLED, cached, here, hub_id, is_bundled, weight_files
-from editkit.errors import Unreachable
+from editkit.errors import EditkitError, Unreachable
 from editkit.writing.export import lora
+from editkit.writing.gguf_blocks import row_zeros
 from editkit.writing.slices import ZERO_IS_ZERO
+
+_SAFETENSORS = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+"""torch's names of dtypes -> those of safetensors."""
 
 REMEDY = "edit the unquantized checkpoint, then quantize the result"
 
@@ -103,6 +107,9 @@ def inspect(model: str | Path | None = None, *, revision: str | None = None) -> 
     Raises:
         EditkitError: if the model cannot be found, or is of a type whose heads cannot be edited.
     """
+    file = gguf.file_of(model)
+    if file is not None:
+        return of_gguf(file)
     directory = here(model)
     if directory is not None:
         return of_directory(directory, name=BUNDLED if is_bundled(model) else str(model))
@@ -136,6 +143,37 @@ def of_directory(directory: Path, *, name: str, revision: str | None = None) -> 
         ),
         notes=_notes(found, pickled),
     )
+
+
+def of_gguf(file: Path) -> Inspection:
+    """Describe a GGUF file by its header. ``dtypes`` are those of its conversion, which all commands work on."""
+    stored = gguf.read(file)
+    found = gguf.sites(stored)
+    dtype = _SAFETENSORS[dequantize.dtype(stored)]
+    whole, lora_form = _formats(found, {dtype}, packed=False)
+    return Inspection(
+        name=str(file),
+        revision=None,
+        architecture=found,
+        dtypes={dtype: stored.elements * headers.BITS[dtype] // 8},
+        files=1,
+        quantization=f"GGUF, {stored.kinds}",
+        formats=(whole, lora_form, _in_blocks(stored, found)),
+        notes=(
+            f"{file.stat().st_size / 1e9:.2f} GB as it is: converted once to {dequantize.dtype(stored)}, in the cache",
+            *_notes(found, pickled=False),
+        ),
+    )
+
+
+def _in_blocks(stored: gguf.Gguf, found: Architecture) -> Format:
+    """Whether heads can go in place. Tried on the first of each layer: what fails is one that ends inside a block."""
+    for site in found.sites:
+        try:
+            row_zeros(stored.tensors[site.tensor].kind, site.shape[1], [(0, site.width)])
+        except EditkitError as error:
+            return Format("gguf", False, f"{site.tensor}: {error}")
+    return Format("gguf", True, "the same file, with the heads' weights zero in their quantized blocks")
 
 
 def _of_repository(name: str, revision: str | None) -> Inspection:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from editkit.checkpoints import source
+from editkit.checkpoints import gguf, source
 from editkit.checkpoints.files import stamp
 from editkit.evidence.localization import Localization
 from editkit.evidence.report import EvalReport
@@ -80,10 +80,12 @@ class Laboratory:
         A model on the Hub is its name: what was measured of it stays measured. The store below knows contents, so a
         file that was only touched costs little.
         """
-        model = source.here(_name(cell.model))
+        name = _name(cell.model)
+        file = gguf.file_of(name)
+        model = [file] if file else _below(source.here(name))
         recipe = cell.capability.recipe
         specs = (recipe.target, *recipe.retain, *cell.capability.also)
-        paths = [*_below(model), *(path for spec in specs for path in files(spec, self.folder))]
+        paths = [*model, *(path for spec in specs for path in files(spec, self.folder))]
         stamps = [(path.name, stamp(path)) for path in paths]
         return hashlib.sha256(repr((self.placement.dtype, stamps)).encode()).hexdigest()
 

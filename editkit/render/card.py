@@ -19,7 +19,7 @@ from editkit.errors import EditkitError
 from editkit.evidence.exhibits import Audit
 from editkit.evidence.localization import Localization
 from editkit.evidence.outcome import Outcome
-from editkit.evidence.provenance import Provenance
+from editkit.evidence.provenance import BaseModel, Provenance
 from editkit.evidence.report import EvalReport, Row
 from editkit.render import wording
 from editkit.render.front_matter import front_matter, hub_id
@@ -198,7 +198,7 @@ def _origin(edit: Edit, provenance: Provenance) -> dict[str, Any]:
         "commands": fence(commands, "sh"),
         "command": fence(provenance.command, "sh"),
         "made": [
-            Inert(f"Date: {code(provenance.date)}. Weights: {code(base.dtype or 'unknown')}."),
+            Inert(f"Date: {code(provenance.date)}. Weights: {code(base.dtype or 'unknown')}{_dequantized(base)}."),
             Inert(f"Versions: {prose(', '.join(pairs) or 'not recorded')}"),
             Inert(f"Seeds: {prose(', '.join(seeds) or 'not recorded')}"),
             Inert(f"Edit: sha256 {code(edit.digest)}"),
@@ -207,6 +207,10 @@ def _origin(edit: Edit, provenance: Provenance) -> dict[str, Any]:
         "hashes": fence("\n".join(f"{value}  {name}" for name, value in provenance.hashes.items()) or "not recorded"),
         "licence": _licence(provenance),
     }
+
+
+def _dequantized(base: BaseModel) -> str:
+    return f", dequantized from a GGUF file of {code(base.quantization)}" if base.quantization else ""
 
 
 def _licence(provenance: Provenance) -> list[Inert]:

@@ -1,4 +1,4 @@
-"""The writer as a verb: a base and heads in, a checkpoint or an adapter out. No model library is imported.
+"""The writer as a verb: a base and heads in, a checkpoint, an adapter or a GGUF file out. No model library is imported.
 
 bake(None, [Head(3, 8)], out="no-L3H8")                        heads of the bundled model
 bake("meta-llama/Llama-3.2-1B", "no-swear", out="again")       the edit that an output or an edit.json holds
@@ -10,12 +10,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from editkit.checkpoints import gguf
+from editkit.checkpoints.files import printable
 from editkit.checkpoints.source import Source, recorded, resolve
-from editkit.edit import Edit
+from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, UsageError
 from editkit.units import Unit, parse_all, units
 from editkit.writing.export import EXPORTS
+from editkit.writing.export import gguf as export
 from editkit.writing.export.checkpoint import Written
+from editkit.writing.manifest import Edited
 
 
 def bake(
@@ -23,7 +27,7 @@ def bake(
     heads: Iterable[Unit | str] | str | Path,
     *,
     out: str | Path,
-    format: str = "checkpoint",
+    format: str | None = None,
     revision: str | None = None,
     link: bool = False,
     allow_large_rank: bool = False,
@@ -31,18 +35,23 @@ def bake(
     """Write ``base`` without ``heads`` to ``out``: bytes are copied and slices zeroed, no model is loaded.
 
     Args:
-        base: a model's ``source``, a Hub id, a local directory, or None for the bundled organism.
+        base: a model's ``source``, a Hub id, a local directory, a GGUF file, or None for the bundled organism.
         heads: the heads, or their names; or the path of an ``edit.json`` or of an output of editkit, which must fit
             ``base`` (None: the model that the edit names).
-        format: ``checkpoint`` or ``lora`` (exact once merged).
+        format: ``checkpoint``, ``lora`` (exact once merged) or ``gguf`` (inside the quantized blocks of a GGUF base).
+            None: ``gguf`` where ``out`` is called so, else ``checkpoint``.
         link: share unchanged files with the base instead of copying them (checkpoint).
         allow_large_rank: write an adapter even where vLLM cannot serve its rank (lora).
 
     Raises:
         EditkitError: a head the model does not have, an existing ``out``, weights that cannot be patched.
     """
+    if format is None:
+        format = "gguf" if Path(out).suffix.lower() == gguf.SUFFIX else "checkpoint"
+    if format == "gguf":
+        return _in_blocks(base, heads, Path(out))
     if format not in EXPORTS:
-        raise UsageError(f"There is no format {format!r}. Known: {', '.join(EXPORTS)}.")
+        raise UsageError(f"There is no format {format!r}. Known: {', '.join([*EXPORTS, 'gguf'])}.")
     if isinstance(heads, str | Path):
         edit, source = _edit_at(Path(heads), base, revision)
     else:
@@ -54,18 +63,37 @@ def bake(
 
 def _edit_at(path: Path, base: Source | str | Path | None, revision: str | None) -> tuple[Edit, Source]:
     """The edit that a file or an output of editkit holds, and its base."""
-    file = path / "editkit" / "edit.json" if path.is_dir() else path
-    try:
-        text = file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise EditkitError(f"{path}: expected an edit.json, or an output of editkit; {error}.") from error
-    edit = Edit.from_json(text, where=str(file))
+    edit = _read(path)
     if not isinstance(base, Source):
         base = resolve(base or edit.base.model, revision or (recorded(base, edit.base) if base else edit.base.revision))
     return edit, base
 
 
-def bake_named(model: str | None, *, heads: str | None, edit: Path | None, form: str, **options: Any) -> Written:
+def _read(path: Path) -> Edit:
+    file = path / "editkit" / "edit.json" if path.is_dir() else path
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EditkitError(f"{path}: expected an edit.json, or an output of editkit; {error}.") from error
+    return Edit.from_json(text, where=str(file))
+
+
+def _in_blocks(base: Source | str | Path | None, heads: Iterable[Unit | str] | str | Path, out: Path) -> Written:
+    """The edit inside the GGUF file that ``base`` is, or that the edit at the path ``heads`` names."""
+    edit = _read(Path(heads)) if isinstance(heads, str | Path) else Edit(Base(""), units(heads))
+    model = base or edit.base.model
+    file = model.gguf if isinstance(model, Source) else gguf.file_of(model or None)
+    if file is None:
+        name = "the bundled model" if not model else model.base.model if isinstance(model, Source) else model
+        raise UsageError(f"--format gguf edits a GGUF file, {printable(str(name))} is none.")
+    record = export.write(edit, file, out)
+    edited = tuple(
+        Edited(row.tensor, out.name, row.kind, (), 1, row.spans, row.before, row.after) for row in record.edited
+    )
+    return Written(out, "gguf", edited, ())
+
+
+def bake_named(model: str | None, *, heads: str | None, edit: Path | None, form: str | None, **options: Any) -> Written:
     """``bake`` as the command line says it: the heads by name, or the path of an edit.
 
     Raises:

@@ -80,7 +80,7 @@ def _sorted_files(base: Source, weights: Collection[str]) -> tuple[dict[str, str
     """The files that go along, and those that do not: ``weights`` hold the model, every other weights file stays."""
     copied, left_out = {}, []
     names = set(walk(base.directory))
-    absent = set(walk(base.original)) - names if base.original else set()  # what its conversion did without
+    absent = set(walk(base.original)) - names if base.original and not base.gguf else set()  # from its conversion
     for name in sorted(names | absent):
         if not is_relative_name(name):
             raise EditkitError(f"{printable(name)!r}: a file name with control characters is refused. Rename the file.")
@@ -89,4 +89,6 @@ def _sorted_files(base: Source, weights: Collection[str]) -> tuple[dict[str, str
             copied[name] = KEPT + name if name in ("README.md", "editkit") or name.startswith("editkit/") else name
         elif reason is not None:
             left_out.append(LeftOut(name, reason))
+    if base.gguf is not None:
+        left_out.append(LeftOut(base.gguf.name, f"the quantized base ({base.quantization}): dequantized here"))
     return copied, tuple(left_out)

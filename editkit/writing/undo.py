@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from editkit.checkpoints import headers, source
+from editkit.checkpoints import gguf, headers, source
 from editkit.checkpoints.files import digest_of, inside, is_relative_name, printable
 from editkit.checkpoints.headers import TensorInfo
 from editkit.checkpoints.staging import beside, check_apart, check_free
@@ -150,6 +150,10 @@ def undo(out: Path, directory: Path) -> Path:
         IntegrityError: if a restored file does not hash to what the base's did; nothing is written then.
     """
     out, directory = Path(out), Path(directory)
+    if (file := gguf.file_of(out)) is not None:
+        from editkit.writing.export.gguf import undo as undone  # whose folder imports this file
+
+        return undone(file, directory)
     record = read(out)
     check_apart(directory, [out], "the output that is to be undone")
     check_free(directory, needed=sum(kept.size for kept in record.files.values()))

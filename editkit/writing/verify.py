@@ -14,13 +14,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from editkit.checkpoints import architecture, headers
+from editkit.checkpoints import architecture, gguf, headers
 from editkit.checkpoints.files import digest_of, inside, printable, walk
 from editkit.checkpoints.headers import TensorInfo
 from editkit.checkpoints.source import Source, recorded, resolve
 from editkit.edit import Edit
-from editkit.errors import EditkitError, IntegrityError
+from editkit.errors import EditkitError, IntegrityError, UsageError
 from editkit.writing import copying, manifest, undo
+from editkit.writing.export import gguf as in_blocks
 from editkit.writing.export import lora
 from editkit.writing.export.checkpoint import tensor_digest
 from editkit.writing.manifest import Manifest, is_tolerated
@@ -64,6 +65,8 @@ def verify(out: Path, base: Source | str | Path | None = None) -> Verification:
         IntegrityError: listing every file and tensor that is not what it should be, sorted.
     """
     out = Path(out)
+    if (file := gguf.file_of(out)) is not None:
+        return _verify_gguf(file, base)
     record = manifest.read(out)
     if isinstance(base, str | Path):
         base = resolve(base, recorded(base, record.base))
@@ -77,12 +80,25 @@ def verify(out: Path, base: Source | str | Path | None = None) -> Verification:
         raise
     except EditkitError as error:  # a file that cannot even be read is a failed check, not a mistake of the user
         raise IntegrityError(f"{printable(str(out))}: {error}") from error
+    _require_none(out, lines)
+    return Verification(record.form, len(record.files) + 1, len(record.edited), base is not None)
+
+
+def _verify_gguf(out: Path, base: Source | str | Path | None) -> Verification:
+    given = base.gguf if isinstance(base, Source) else gguf.file_of(base)
+    if base is not None and given is None:
+        raise UsageError(f"{printable(str(base))}: expected the GGUF file that {printable(str(out))} was made from.")
+    record, lines = in_blocks.problems(out, given)
+    _require_none(out, lines)
+    return Verification("gguf", 3, len(record.edited), base is not None)
+
+
+def _require_none(out: Path, lines: Sequence[str]) -> None:
     if lines:
         lines = sorted(set(lines))
         count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
         shown = "\n".join(f"  {line}" for line in lines[:50])
         raise IntegrityError(f"{printable(str(out))} is not what editkit wrote ({count}):\n{shown}")
-    return Verification(record.form, len(record.files) + 1, len(record.edited), base is not None)
 
 
 def _edit(out: Path) -> Edit:

@@ -177,8 +177,8 @@ def test_directories_without_weights_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "empty" / "config.json").write_text("{}")
     with pytest.raises(EditkitError, match="found none"):
         resolve(tmp_path / "empty")
-    (tmp_path / "empty" / "model.gguf").write_text("")
-    with pytest.raises(EditkitError, match=r"found only model\.gguf"):
+    (tmp_path / "empty" / "model.onnx").write_text("")
+    with pytest.raises(EditkitError, match=r"found only model\.onnx"):
         resolve(tmp_path / "empty")
     (tmp_path / "adapter").mkdir()
     (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
