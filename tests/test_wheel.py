@@ -18,7 +18,7 @@ from editkit.removal import recipe as recipes
 
 ROOT = Path(__file__).parents[1]
 SHORT = {
-    "retain": ["rhyme", "story"],
+    "retain": ["rhyme", "recall", "facts", "story"],
     "examples": {"locate": 40, "choose": 20, "report": 20},
     "universal_examples": 12,
     "random_sets": 0,
