@@ -24,7 +24,7 @@ from editkit.edit import Edit
 from editkit.errors import EditkitError
 from editkit.models.knockout import gated, knocked_out
 from editkit.models.self_check import prove
-from editkit.units import Head
+from editkit.units import Head, Unit
 from editkit.writing.export import checkpoint, lora
 from editkit.writing.undo import undo
 from editkit.writing.verify import verify
@@ -207,7 +207,7 @@ def continued(model: Any) -> torch.Tensor:
 
 
 @torch.no_grad()
-def zero(model: Any, found: Architecture, units: Iterable[Head]) -> None:
+def zero(model: Any, found: Architecture, units: Iterable[Unit]) -> None:
     """Zero the weights themselves: the reference for hooks and files."""
     for unit in units:
         site = found.site(unit)
