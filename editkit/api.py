@@ -17,7 +17,8 @@ from editkit.checkpoints.staging import default_out
 from editkit.edit import Edit
 from editkit.evidence.localization import Localization
 from editkit.evidence.outcome import Outcome
-from editkit.evidence.report import Criteria, EvalReport
+from editkit.evidence.report import EvalReport
+from editkit.evidence.verdict import Criteria
 from editkit.localizers.universal import Universals
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened

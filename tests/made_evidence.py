@@ -13,10 +13,13 @@ import numpy as np
 
 from editkit.edit import Base, Edit
 from editkit.evidence.exhibits import Audit, Dose, Exhibits, Transcript
+from editkit.evidence.intervals import Interval
 from editkit.evidence.localization import Effect, Localization
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import BaseModel, LayerShape, Provenance
-from editkit.evidence.report import EvalReport, Interval, Row, random_heads, report
+from editkit.evidence.report import EvalReport, report
+from editkit.evidence.row import Row
+from editkit.evidence.verdict import random_heads
 from editkit.units import Head
 
 REMOVED = {Head(1, 5): -0.46, Head(2, 17): -0.38, Head(2, 3): -0.29, Head(4, 11): -0.22, Head(3, 20): -0.13}

@@ -21,7 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 from editkit.evidence.localization import Effect, Localization
-from editkit.evidence.report import EvalReport, Row
+from editkit.evidence.report import EvalReport
+from editkit.evidence.row import Row
 from editkit.render import wording
 from editkit.render.diagnostics import joint
 from editkit.render.head_map import is_certain

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from editkit.errors import EditkitError
-from editkit.evidence.report import Interval
+from editkit.evidence.intervals import Interval
 
 
 @dataclass(frozen=True)

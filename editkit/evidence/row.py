@@ -15,8 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from editkit.errors import EditkitError
-from editkit.evidence import intervals, samples
-from editkit.evidence import paired_tests as statistics
+from editkit.evidence import intervals, paired_tests, samples
 from editkit.evidence.intervals import Interval
 from editkit.tasks.task import Score
 
@@ -76,7 +75,7 @@ def row(
     """
     first, second = [score.value for score in before], [score.value for score in after]
     labels = None if clusters is None else samples.labels(clusters)
-    few = labels is not None and len(set(labels)) < statistics.FEWEST_CLUSTERS
+    few = labels is not None and len(set(labels)) < paired_tests.FEWEST_CLUSTERS
     try:
         return Row(
             task=task,
@@ -87,12 +86,12 @@ def row(
             before=intervals.mean_interval(first, rng=rng, clusters=labels),
             after=intervals.mean_interval(second, rng=rng, clusters=labels),
             delta=intervals.change_interval(first, second, rng=rng, clusters=labels),
-            p=statistics.change_p(first, second, rng=rng, clusters=labels),
+            p=paired_tests.change_p(first, second, rng=rng, clusters=labels),
             collapse_before=float(np.mean([not score.valid for score in before])),
             collapse_after=float(np.mean([not score.valid for score in after])),
             kept=float(np.mean([(new if new.valid else old).value for old, new in zip(before, after, strict=True)])),
-            p_equivalent=statistics.equivalence_p(first, second, margin=margin, clusters=labels),
-            detectable=None if few else statistics.detectable(first, second, clusters=labels),
+            p_equivalent=paired_tests.equivalence_p(first, second, margin=margin, clusters=labels),
+            detectable=None if few else paired_tests.detectable(first, second, clusters=labels),
         )
     except EditkitError as error:
         raise EditkitError(f"Task {task!r}, split {split!r}: {error}") from error

@@ -17,8 +17,8 @@ from editkit.errors import EditkitError
 from editkit.evidence.exhibits import Dose
 from editkit.evidence.intervals import mean_interval
 from editkit.evidence.localization import Localization
-from editkit.evidence.report import judge
 from editkit.evidence.samples import labels
+from editkit.evidence.verdict import judge
 from editkit.measuring.ledger import Ledger
 from editkit.removal.capability import Capability
 from editkit.removal.trial import Sheet, trial_of

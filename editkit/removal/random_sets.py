@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from editkit.checkpoints.architecture import Architecture
-from editkit.evidence import report as evaluation
-from editkit.evidence.report import RandomHeads
+from editkit.evidence import verdict
+from editkit.evidence.verdict import RandomHeads
 from editkit.measuring.answers import task_scores
 from editkit.measuring.ledger import Ledger
 from editkit.removal.trial import Sheet
@@ -41,7 +41,7 @@ def random_heads(
     base = np.mean([cell.value for cell in before.cells[few]])
     change = float(np.mean([cell.value for cell in after.cells[few]]) - base)
     deltas = [float(np.mean([cell.value for cell in row]) - base) for row in cells]
-    return evaluation.random_heads(change, deltas, examples=len(before.cells[few]))
+    return verdict.random_heads(change, deltas, examples=len(before.cells[few]))
 
 
 def random_sets(

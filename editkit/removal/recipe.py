@@ -23,7 +23,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from editkit.errors import EditkitError
-from editkit.evidence.report import Criteria
+from editkit.evidence.verdict import Criteria
 from editkit.removal.complaints import complaints, nearest
 from editkit.tasks import strict_yaml
 

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from editkit.evidence.report import Interval, Row
+from editkit.evidence.intervals import Interval
+from editkit.evidence.row import Row
 from editkit.render.inert import code, prose
 from editkit.units import show
 

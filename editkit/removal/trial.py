@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from editkit.errors import EditkitError
-from editkit.evidence import report as evaluation
-from editkit.evidence.report import Criteria, EvalReport, RandomHeads
+from editkit.evidence import report
+from editkit.evidence.report import EvalReport
 from editkit.evidence.row import Role, Row, row
+from editkit.evidence.verdict import Criteria, RandomHeads
 from editkit.measuring.answers import scores, task_scores
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import Cell
@@ -129,7 +130,7 @@ class Trial:
     def report(self, answers: Answers, null: RandomHeads | None = None) -> EvalReport:
         """Rows, noise floor and verdict: computed, never typed."""
         rows, noise = self.rows(answers.before, answers.after), self.rows(answers.before, answers.again)
-        return evaluation.report(rows, criteria=self.criteria, null=null, noise=noise)
+        return report.report(rows, criteria=self.criteria, null=null, noise=noise)
 
     def _examples(self, task: Task) -> list[Example]:
         return examples_of(task, self.split, limit=self.limit)

@@ -20,7 +20,8 @@ from editkit.evidence.exhibits import Audit
 from editkit.evidence.localization import Localization
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import BaseModel, Provenance
-from editkit.evidence.report import EvalReport, Row
+from editkit.evidence.report import EvalReport
+from editkit.evidence.row import Row
 from editkit.render import wording
 from editkit.render.front_matter import front_matter, hub_id
 from editkit.render.head_map import head_map

@@ -19,7 +19,9 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from editkit.evidence.exhibits import Dose
-from editkit.evidence.report import EvalReport, Interval, Row
+from editkit.evidence.intervals import Interval
+from editkit.evidence.report import EvalReport
+from editkit.evidence.row import Row
 from editkit.render import wording
 from editkit.render.inert import clean
 

@@ -18,7 +18,8 @@ from typing import Any
 from editkit.evidence.exhibits import Exhibits, Transcript
 from editkit.evidence.localization import Effect, Localization
 from editkit.evidence.outcome import Outcome
-from editkit.evidence.report import EvalReport, Row
+from editkit.evidence.report import EvalReport
+from editkit.evidence.row import Row
 from editkit.render import figures, wording
 from editkit.render.diagnostics import facts
 from editkit.render.head_map import MapLayer, head_map, scale

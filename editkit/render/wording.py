@@ -13,9 +13,11 @@ from typing import Literal
 
 from editkit.edit import Edit
 from editkit.evidence.exhibits import Audit
+from editkit.evidence.intervals import Interval
 from editkit.evidence.localization import Localization
 from editkit.evidence.provenance import Provenance
-from editkit.evidence.report import EvalReport, Interval, Row
+from editkit.evidence.report import EvalReport
+from editkit.evidence.row import Row
 from editkit.render.inert import clean
 
 UNKNOWN = "–"

@@ -20,8 +20,8 @@ from rich.console import Console
 from editkit.checkpoints.architecture import Architecture, Site, Unreachable
 from editkit.cli import tables
 from editkit.cli.stages import on_stderr
+from editkit.evidence.intervals import Interval
 from editkit.evidence.outcome import Outcome
-from editkit.evidence.report import Interval
 from editkit.localizers.universal import Universals
 from editkit.planning.inspection import Format, Inspection
 from editkit.removal.comparison import Standing, Standings

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from editkit.errors import EditkitError
-from editkit.evidence import report as evaluation
-from editkit.evidence.report import Criteria, EvalReport, Row
+from editkit.evidence import report, row, verdict
+from editkit.evidence.report import EvalReport
+from editkit.evidence.row import Row
 from editkit.evidence.samples import labels
+from editkit.evidence.verdict import Criteria
 from editkit.measuring.store import Cell
 from editkit.removal.choose import kept
 from editkit.removal.trial import Sheet
@@ -31,13 +33,13 @@ def scores(right: int, n: int, collapsed: int = 0) -> list[Score]:
     return [Score(1.0)] * right + wrong + [Score(0.0, valid=False, note="empty")] * collapsed
 
 
-def compare(task: str, role: evaluation.Role, before: list[Score], after: list[Score], chance: float = 0.0) -> Row:
-    return evaluation.row(task, role, split="report", chance=chance, before=before, after=after, rng=rng(), margin=0.02)
+def compare(task: str, role: row.Role, before: list[Score], after: list[Score], chance: float = 0.0) -> Row:
+    return row.row(task, role, split="report", chance=chance, before=before, after=after, rng=rng(), margin=0.02)
 
 
 REMOVED = compare("swear", "target", scores(148, 150), scores(3, 150))
 UNCHANGED = compare("sort", "retain", scores(140, 150), scores(140, 150))
-STRONG = evaluation.random_heads(-0.97, [0.0] * 50)
+STRONG = verdict.random_heads(-0.97, [0.0] * 50)
 
 
 def test_a_row_says_what_happened_to_the_same_examples() -> None:
@@ -50,12 +52,12 @@ def test_a_row_says_what_happened_to_the_same_examples() -> None:
 
 def test_empty_cluster_names_stand_alone_and_shared_ones_do_not() -> None:
     before, after = scores(60, 60), scores(30, 60)
-    alone = evaluation.row("a", "retain", split="report", chance=0, before=before, after=after, rng=rng(), margin=0.02)
-    unnamed = evaluation.row(
+    alone = row.row("a", "retain", split="report", chance=0, before=before, after=after, rng=rng(), margin=0.02)
+    unnamed = row.row(
         "a", "retain", split="report", chance=0, before=before, after=after, rng=rng(), clusters=[""] * 60, margin=0.02
     )
     templates = [f"template {place // 10}" for place in range(60)]
-    shared = evaluation.row(
+    shared = row.row(
         "a", "retain", split="report", chance=0, before=before, after=after, rng=rng(), clusters=templates, margin=0.02
     )
     assert unnamed == alone
@@ -89,13 +91,13 @@ def test_five_clusters_show_no_change_and_say_nothing_of_how_large_one_would_be(
 
     def row(count: int) -> Row:
         names = [f"template {place * count // 60}" for place in range(60)]
-        return evaluation.row(
+        return row.row(
             "a", "target", split="report", chance=0, before=before, after=after, rng=rng(), clusters=names, margin=0.02
         )
 
     assert row(5).p > 0.05 >= row(6).p
     assert row(5).detectable is None and row(6).detectable is not None
-    assert "show a change from" not in evaluation.report([row(5)]).verdict.reasons[0]
+    assert "show a change from" not in report.report([row(5)]).verdict.reasons[0]
 
 
 @pytest.mark.parametrize(
@@ -117,8 +119,8 @@ def test_five_clusters_show_no_change_and_say_nothing_of_how_large_one_would_be(
         ),
         ([REMOVED, UNCHANGED], None, "met", "The one retained task changed"),
         ([UNCHANGED], None, "goal-missed", "No target task"),
-        ([REMOVED], evaluation.random_heads(-0.97, [-0.98] * 10 + [0.0] * 40), "goal-missed", "not special"),
-        ([REMOVED], evaluation.random_heads(-0.97, [0.0] * 5), "met", "19 sets or more"),
+        ([REMOVED], verdict.random_heads(-0.97, [-0.98] * 10 + [0.0] * 40), "goal-missed", "not special"),
+        ([REMOVED], verdict.random_heads(-0.97, [0.0] * 5), "met", "19 sets or more"),
         (
             [REMOVED, compare("sort", "retain", scores(140, 150), scores(110, 150))],
             STRONG,
@@ -128,7 +130,7 @@ def test_five_clusters_show_no_change_and_say_nothing_of_how_large_one_would_be(
     ],
 )
 def test_the_verdict_follows_from_the_rows(rows: list[Row], null: object, status: str, because: str) -> None:
-    verdict = evaluation.report(rows, null=null).verdict  # type: ignore[arg-type]
+    verdict = report.report(rows, null=null).verdict  # type: ignore[arg-type]
     assert verdict.status == status
     assert verdict.met == (status == "met")
     assert because in " ".join(verdict.reasons)
@@ -138,34 +140,34 @@ def test_collapse_is_not_removal() -> None:
     wrong = compare("swear", "target", scores(150, 150), scores(3, 150))
     broken = compare("swear", "target", scores(150, 150), scores(3, 150, collapsed=147))
     assert wrong.after == broken.after
-    assert evaluation.report([wrong]).verdict.met
-    verdict = evaluation.report([broken]).verdict
+    assert report.report([wrong]).verdict.met
+    verdict = report.report([broken]).verdict
     assert verdict.status == "goal-missed"
     assert "100% kept" in verdict.reasons[0] and "98% collapsed" in verdict.reasons[0]
 
 
 def test_collapse_of_a_retained_task_is_damage() -> None:
     broken = compare("sort", "retain", scores(150, 150), scores(120, 150, collapsed=30))
-    assert evaluation.report([REMOVED, broken]).verdict.status == "too-much-damage"
+    assert report.report([REMOVED, broken]).verdict.status == "too-much-damage"
 
 
 def test_the_goal_counts_above_chance() -> None:
     to_chance = compare("mmlu", "target", scores(900, 1000), scores(255, 1000), chance=0.25)
-    assert evaluation.report([to_chance]).verdict.met
+    assert report.report([to_chance]).verdict.met
     # The same scores, were guessing worth nothing: 28 % kept.
-    assert not evaluation.report([compare("mmlu", "target", scores(900, 1000), scores(255, 1000))]).verdict.met
+    assert not report.report([compare("mmlu", "target", scores(900, 1000), scores(255, 1000))]).verdict.met
 
 
 def test_what_is_measured_also_is_not_judged() -> None:
     other = compare("arithmetic", "also", scores(150, 150), scores(0, 150))
-    judged = evaluation.report([REMOVED, UNCHANGED, other])
+    judged = report.report([REMOVED, UNCHANGED, other])
     assert judged.verdict.met and len(judged.rows) == 3
     assert "arithmetic" not in " ".join(judged.verdict.reasons)
 
 
 def test_small_losses_that_add_up_miss_the_mean_budget() -> None:
     rows = [compare(f"task {i}", "retain", scores(1900, 2000), scores(1864, 2000)) for i in range(5)]
-    verdict = evaluation.report([REMOVED, *rows]).verdict
+    verdict = report.report([REMOVED, *rows]).verdict
     assert verdict.status == "too-much-damage"
     assert verdict.reasons[0].startswith("The 5 retained tasks changed by −1.8 points")
 
@@ -180,7 +182,7 @@ def test_noise_is_not_damage_and_is_said() -> None:
             after = before ^ (source.random(300) < 0.1)
             first, second = ([Score(float(value)) for value in arm] for arm in (before, after))
             rows.append(compare(f"task {task}", "retain", first, second))
-        damaged += evaluation.report([REMOVED, *rows]).verdict.status == "too-much-damage"
+        damaged += report.report([REMOVED, *rows]).verdict.status == "too-much-damage"
     # Each of the two budgets is tested at 5 %; 60 runs have a standard error of 4 points.
     assert damaged / 60 <= 0.15
 
@@ -190,31 +192,31 @@ def test_a_loss_within_noise_is_named_but_is_no_damage() -> None:
     before = scores(150, 300)
     after = [Score(0.0)] * 40 + scores(110, 110) + [Score(1.0)] * 34 + scores(0, 116)
     rows = [compare(name, "retain", before, after) for name in ("sort", "recall")]
-    verdict = evaluation.report([REMOVED, *rows], criteria=Criteria(damage_each=0.019, damage_mean=0.015)).verdict
+    verdict = report.report([REMOVED, *rows], criteria=Criteria(damage_each=0.019, damage_mean=0.015)).verdict
     assert verdict.met
     assert sum("but within noise" in reason for reason in verdict.reasons) == 3
 
 
 def test_few_examples_excuse_nothing() -> None:
     few = compare("sort", "retain", scores(9, 10), scores(7, 10))
-    verdict = evaluation.report([REMOVED, few]).verdict
+    verdict = report.report([REMOVED, few]).verdict
     assert verdict.status == "too-much-damage"
     assert "measure more" in verdict.reasons[0]
 
 
 def test_what_the_examples_could_not_show_is_said() -> None:
     row = compare("sort", "retain", scores(35, 40), scores(35, 40))
-    assert "could have gone unseen" in evaluation.report([REMOVED, row]).verdict.reasons[-2]
+    assert "could have gone unseen" in report.report([REMOVED, row]).verdict.reasons[-2]
 
 
 def test_p_values_are_corrected_over_the_rows() -> None:
     rows = [compare(f"task {i}", "retain", scores(50, 60), scores(44, 60)) for i in range(4)]
     assert rows[0].p == pytest.approx(2 * 0.5**6)
-    assert [row.p_holm for row in evaluation.report(rows).rows] == [pytest.approx(8 * 0.5**6)] * 4
+    assert [row.p_holm for row in report.report(rows).rows] == [pytest.approx(8 * 0.5**6)] * 4
 
 
 def test_a_report_survives_its_file() -> None:
-    whole = evaluation.report([REMOVED, UNCHANGED], criteria=Criteria(goal=0.1), null=STRONG, noise=[UNCHANGED])
+    whole = report.report([REMOVED, UNCHANGED], criteria=Criteria(goal=0.1), null=STRONG, noise=[UNCHANGED])
     assert EvalReport.from_json(whole.to_json()) == whole
     value = json.loads(whole.to_json())
     row = value["rows"][0]
@@ -222,7 +224,7 @@ def test_a_report_survives_its_file() -> None:
     assert row["before"].keys() == row["delta"].keys() == {"mean", "low", "high"}
     assert row["collapse"] == {"before": 0.0, "after": 0.0}
     assert value["verdict"]["met"] is True and value["random_heads"]["sets"] == 50
-    bare = evaluation.report([UNCHANGED])
+    bare = report.report([UNCHANGED])
     assert EvalReport.from_json(bare.to_json()) == bare
 
 
@@ -248,11 +250,11 @@ def test_unpaired_scores_are_refused_by_task() -> None:
 def test_the_noise_floor_is_said_and_can_fail_a_verdict(after: int, met: bool, says: str) -> None:
     noise = [compare("swear", "target", scores(148, 150), scores(148, 150))]
     noise += [compare("sort", "retain", scores(150, 150), scores(after, 150))]
-    verdict = evaluation.report([REMOVED, UNCHANGED], null=STRONG, noise=noise).verdict
+    verdict = report.report([REMOVED, UNCHANGED], null=STRONG, noise=noise).verdict
     assert (verdict.met, verdict.status) == (met, "met" if met else "goal-missed")
     assert any(says in reason for reason in verdict.reasons), verdict.reasons
 
 
 def test_with_few_examples_the_change_that_would_show_is_said() -> None:
-    verdict = evaluation.report([compare("swear", "target", scores(9, 10), scores(6, 10))]).verdict
+    verdict = report.report([compare("swear", "target", scores(9, 10), scores(6, 10))]).verdict
     assert "10 examples show a change from 4" in verdict.reasons[0]

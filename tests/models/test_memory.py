@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from editkit.errors import OutOfMemory
-from editkit.evidence.report import Criteria
+from editkit.evidence.verdict import Criteria
 from editkit.localizers.adaptive import auto
 from editkit.measuring.gradients import gate_prior
 from editkit.measuring.ledger import Ledger

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from editkit.evidence.report import Criteria
+from editkit.evidence.verdict import Criteria
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load
 from editkit.removal.comparison import Standings, compared, standings

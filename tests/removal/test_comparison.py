@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import editkit
-from editkit.evidence.report import Criteria
+from editkit.evidence.verdict import Criteria
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load
 from editkit.removal.comparison import compared

@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from editkit.errors import EditkitError
-from editkit.evidence import report as evaluation
+from editkit.evidence import report
+from editkit.evidence import row as rows
 from editkit.evidence.localization import Effect, Localization
 from editkit.evidence.report import EvalReport
 from editkit.removal import study
@@ -65,15 +66,15 @@ class Bench:
             row("mmlu", "retain", 70, 69),
             row("arithmetic-10", "also", 90, 40),
         ]
-        return evaluation.report(rows, noise=[row("gsm8k", "target", 80, 81)])
+        return report.report(rows, noise=[row("gsm8k", "target", 80, 81)])
 
 
-def row(task: str, role: evaluation.Role, before: int, after: int) -> evaluation.Row:
+def row(task: str, role: rows.Role, before: int, after: int) -> rows.Row:
     def scores(right: int) -> list[Score]:
         return [Score(1.0)] * right + [Score(0.0)] * (100 - right)
 
     rng = np.random.default_rng(0)
-    return evaluation.row(
+    return rows.row(
         task, role, split="report", chance=0, before=scores(before), after=scores(after), rng=rng, margin=0.02
     )
 

@@ -17,9 +17,10 @@ from huggingface_hub import ModelCard
 
 from editkit.errors import EditkitError
 from editkit.evidence.exhibits import Audit, Exhibits
+from editkit.evidence.intervals import Interval
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import BaseModel, Provenance
-from editkit.evidence.report import EvalReport, Interval
+from editkit.evidence.report import EvalReport
 from editkit.render import card, wording
 from editkit.render.inert import Inert
 from tests.made_evidence import evidence

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from editkit.edit import Edit
+from editkit.evidence.intervals import Interval
 from editkit.evidence.localization import Effect, Localization
 from editkit.evidence.provenance import LayerShape
-from editkit.evidence.report import EvalReport, Interval
+from editkit.evidence.report import EvalReport
 from editkit.render import figures, head_map, wording
 from editkit.units import Head
 from tests.made_evidence import evidence
