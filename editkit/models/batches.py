@@ -44,8 +44,8 @@ def batches(
 
     Args:
         masks: bool[rows, heads], or None.
-        layers: int[rows], the layer of each row's first knockout: rows below it can be shared (``sharing``).
-        prefixes: whether the model can run a common beginning apart (``prefix.reusable``).
+        layers: int[rows], the layer of each row's first knockout: rows below it can be shared (``shared_layers``).
+        prefixes: whether the model can run a common beginning apart (``shared_prefix.reusable``).
         padded: whether rows of other lengths may share a batch (``padding.harmless``).
         budget: how many tokens fit now; asked before every row, since it shrinks when memory runs out.
     """

@@ -46,9 +46,9 @@ class LanguageModel:
     architecture: Architecture
     budget: Budget = field(compare=False)
     blocks: tuple[torch.nn.Module, ...] | None = field(default=None, compare=False)
-    """The decoder blocks, where rows may share the layers below their first knockout (``sharing.shareable``)."""
+    """The decoder blocks, where rows may share the layers below their first knockout (``shared_layers.shareable``)."""
     prefixes: bool = field(default=False, compare=False)
-    """Whether what all rows begin with may run once per mask (``prefix.reusable``)."""
+    """Whether what all rows begin with may run once per mask (``shared_prefix.reusable``)."""
     padded: bool = field(default=False, compare=False)
     """Whether rows of other lengths may share a batch (``padding.harmless``)."""
     asked: Placement = field(default=Placement(), compare=False)

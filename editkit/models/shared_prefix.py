@@ -41,7 +41,7 @@ class Prefix:
 
 
 class _Served(DynamicLayer):
-    """One layer's prefix in front of whatever rows arrive: the batch may be wider in upper layers (``sharing``)."""
+    """One layer's prefix in front of whatever rows arrive: the batch may be wider in upper layers (``shared_layers``)."""
 
     def __init__(self, layer: Any, which: torch.Tensor) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def run(network: Any, ids: torch.Tensor, which: torch.Tensor) -> Prefix:
     """Run the shared beginning.
 
     Args:
-        ids: int[1 or distinct masks, length]; a single row may widen on its way (``sharing.widened``).
+        ids: int[1 or distinct masks, length]; a single row may widen on its way (``shared_layers.widened``).
         which: int[rows], each row's place among the masks.
     """
     cache = DynamicCache(config=network.config)

@@ -56,7 +56,7 @@ def choose(
     with ledger.stage("Choosing heads") as ledger:
         unedited = trial.sheet(ledger, wanted.target)
         retained = [trial.sheet(ledger, task) for task in wanted.retain]
-        dose = [_dose(0, unedited, retained, rng)]
+        curve = [dose(0, unedited, retained, rng)]
         for number in numbers(most, thorough=found.found):
             if chosen is not None and number > chosen + 2 and number != count:
                 continue  # enough is known of the curve
@@ -65,13 +65,13 @@ def choose(
             share, at_worst = kept(unedited, sheet, rng)
             reached = share <= wanted.recipe.goal
             others = [trial.sheet(ledger, task, heads) for task in wanted.retain] if reached or number == count else []
-            dose.append(_dose(number, sheet, others, rng))
+            curve.append(dose(number, sheet, others, rng))
             if chosen is None and reached:
                 met = judge(trial.rows([unedited, *retained], [sheet, *others]), trial.criteria).met
                 chosen = number if met and at_worst <= wanted.recipe.goal else None
                 hoped = hoped or (number if met else None)
-    number = count or chosen or hoped or _least(dose)
-    return Choice(frozenset(ranked[:number]), tuple(dose))
+    number = count or chosen or hoped or _least(curve)
+    return Choice(frozenset(ranked[:number]), tuple(curve))
 
 
 def numbers(most: int, *, thorough: bool) -> list[int]:
@@ -97,6 +97,7 @@ def _least(dose: Sequence[Dose]) -> int:
     return min(dose, key=lambda point: (round(point.target.mean, 6), point.heads)).heads or 1
 
 
-def _dose(number: int, target: Sheet, retained: Sequence[Sheet], rng: np.random.Generator) -> Dose:
+def dose(number: int, target: Sheet, retained: Sequence[Sheet], rng: np.random.Generator) -> Dose:
+    """One point of the dose curve: ``number`` heads out."""
     interval = mean_interval([cell.value for cell in target.cells], rng=rng, clusters=labels(target.clusters))
     return Dose(number, interval, {sheet.task.name: sheet.mean for sheet in retained})

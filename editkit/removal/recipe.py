@@ -65,6 +65,9 @@ class Recipe(_Strict):
     """The target's score afterwards, as a share of its score before, must be at most this."""
     damage: Damage = Damage()
     method: Method = "auto"
+    choose: Literal["ranking", "set"] = "ranking"
+    """How heads are chosen from those found: the first of the ranking, as the paper does; or the set that takes the
+    target furthest within the damage budget. A fixed number of heads comes from the ranking."""
     heads: Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] = "auto"
     scores: Literal["likelihood", "answers"] = "likelihood"
     """What the search looks at: how likely the model's own right answers still are; or, as the paper does, its answers

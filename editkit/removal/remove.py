@@ -29,6 +29,7 @@ from editkit.removal import recipe as recipes
 from editkit.removal.agreement import Probe, plainly, probe, same_answers, same_model
 from editkit.removal.capability import Capability
 from editkit.removal.choose import Choice, choose
+from editkit.removal.choose_set import choose_set
 from editkit.removal.find_heads import localize
 from editkit.removal.random_sets import Draw, random_heads
 from editkit.removal.recipe import Recipe
@@ -99,7 +100,10 @@ def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Sta
     with opened(work.store) as store:
         ledger = Ledger(model, store, stages)
         found = localize(ledger, run.wanted, method=run.method, seed=run.seed)
-        choice = choose(ledger, run.wanted, found, count=run.count, seed=run.seed)
+        if run.recipe.choose == "set" and run.count is None:
+            choice = choose_set(ledger, run.wanted, found, seed=run.seed)
+        else:
+            choice = choose(ledger, run.wanted, found, count=run.count, seed=run.seed)
         removal = Removal(
             run, trial_of(run.wanted, seed=run.seed), found, choice, Edit(model.source.base, choice.heads)
         )

@@ -1,0 +1,61 @@
+"""The set that is chosen takes the target and spares the rest. If these fail, a removal takes heads that everything
+needs, because they lead the list by effect on the target."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from editkit.localizers.set_search import Point
+from editkit.measuring.ledger import Ledger
+from editkit.measuring.store import opened
+from editkit.models.language_model import LanguageModel
+from editkit.removal import recipe as recipes
+from editkit.removal.capability import capability
+from editkit.removal.choose_set import BY_CONTRAST, BY_EFFECT, candidates, choose_set, lost, strongest
+from editkit.units import Head
+from tests.known_heads import FOUND, HEADS
+from tests.planted import Planted
+
+
+def test_a_selective_head_far_down_the_list_is_a_candidate() -> None:
+    contrast = np.linspace(0.1, 0.0, 36)
+    contrast[30] = 0.5
+    chosen = candidates(36, contrast)
+    assert chosen[:BY_EFFECT] == list(range(BY_EFFECT)) and chosen[BY_EFFECT] == 30
+    assert len(chosen) == len(set(chosen)) == BY_EFFECT + BY_CONTRAST
+    assert candidates(3, np.zeros(3)) == [0, 1, 2]
+
+
+def test_what_is_lost_is_the_mean_score_against_the_unedited_model() -> None:
+    effects = np.zeros(12)
+    effects[[4, 7]] = 2.0, 1.0
+    world = Planted(effects, noise=0.0)
+    masks = np.eye(3, dtype=bool)
+    drops = lost([world], np.array([4, 7, 2]))(masks)
+    assert drops.shape == (3, 1) and drops[0, 0] > drops[1, 0] > 0 == drops[2, 0]
+
+
+def test_sets_within_the_budget_are_tried_first_and_the_strongest_of_them_first() -> None:
+    points = [
+        Point((), 0, 0, 0, 0),
+        Point((1,), 0.2, 0, 0, 0.3),
+        Point((1, 2), 0.4, 0, 0, 0.9),
+        Point((3,), 0.6, 1, 1, 2),
+    ]
+    assert [point.units for point in strongest(points)] == [(1, 2), (1,), (3,)]
+
+
+def test_on_the_organism_the_planted_heads_are_chosen_without_the_others(organism: LanguageModel) -> None:
+    text = (
+        "capability: swear\ntarget: swear\nretain: [rhyme, facts]\nchoose: set\nmax_heads: 5\nuniversal_examples: 8\n"
+        "examples: {choose: 16}\ndamage: {each: 0.3, mean: 0.3}\n"
+    )
+    with opened(None) as store:
+        idle = tuple(replace(FOUND.order[0], unit=Head(5, index)) for index in (20, 22))
+        found = replace(FOUND, order=(*idle, *FOUND.order))
+        choice = choose_set(Ledger(organism, store), capability(recipes.parse(text, where="here")), found)
+    assert choice.heads <= set(HEADS), "a head that takes nothing is not taken"
+    assert choice.dose[0].heads == 0 and min(point.target.mean for point in choice.dose) == pytest.approx(0.0, abs=0.1)
