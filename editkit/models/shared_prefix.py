@@ -41,7 +41,7 @@ class Prefix:
 
 
 class _Served(DynamicLayer):
-    """One layer's prefix in front of whatever rows arrive: the batch may be wider in upper layers (``shared_layers``)."""
+    """One layer's prefix in front of whatever rows arrive: the batch may be wider in upper layers."""
 
     def __init__(self, layer: Any, which: torch.Tensor) -> None:
         super().__init__()

@@ -89,15 +89,15 @@ def test_examples_of_one_template_do_not_make_a_choice_certain() -> None:
 def test_five_clusters_show_no_change_and_say_nothing_of_how_large_one_would_be() -> None:
     before, after = scores(60, 60), scores(0, 60)
 
-    def row(count: int) -> Row:
+    def clustered(count: int) -> Row:
         names = [f"template {place * count // 60}" for place in range(60)]
         return row.row(
             "a", "target", split="report", chance=0, before=before, after=after, rng=rng(), clusters=names, margin=0.02
         )
 
-    assert row(5).p > 0.05 >= row(6).p
-    assert row(5).detectable is None and row(6).detectable is not None
-    assert "show a change from" not in report.report([row(5)]).verdict.reasons[0]
+    assert clustered(5).p > 0.05 >= clustered(6).p
+    assert clustered(5).detectable is None and clustered(6).detectable is not None
+    assert "show a change from" not in report.report([clustered(5)]).verdict.reasons[0]
 
 
 @pytest.mark.parametrize(
