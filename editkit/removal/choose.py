@@ -27,7 +27,11 @@ from editkit.units import Head
 
 @dataclass(frozen=True)
 class Choice:
-    """The heads to remove; or, where no number of heads will do, the strongest that were tried."""
+    """The heads to remove; or, where none will do, the strongest that were tried.
+
+    Args:
+        dose: scores with the strongest 0, 1, 2, ... heads out; empty where a set was chosen.
+    """
 
     heads: frozenset[Head]
     dose: tuple[Dose, ...]
@@ -56,7 +60,7 @@ def choose(
     with ledger.stage("Choosing heads") as ledger:
         unedited = trial.sheet(ledger, wanted.target)
         retained = [trial.sheet(ledger, task) for task in wanted.retain]
-        curve = [dose(0, unedited, retained, rng)]
+        curve = [_dose(0, unedited, retained, rng)]
         for number in numbers(most, thorough=found.found):
             if chosen is not None and number > chosen + 2 and number != count:
                 continue  # enough is known of the curve
@@ -65,7 +69,7 @@ def choose(
             share, at_worst = kept(unedited, sheet, rng)
             reached = share <= wanted.recipe.goal
             others = [trial.sheet(ledger, task, heads) for task in wanted.retain] if reached or number == count else []
-            curve.append(dose(number, sheet, others, rng))
+            curve.append(_dose(number, sheet, others, rng))
             if chosen is None and reached:
                 met = judge(trial.rows([unedited, *retained], [sheet, *others]), trial.criteria).met
                 chosen = number if met and at_worst <= wanted.recipe.goal else None
@@ -97,7 +101,7 @@ def _least(dose: Sequence[Dose]) -> int:
     return min(dose, key=lambda point: (round(point.target.mean, 6), point.heads)).heads or 1
 
 
-def dose(number: int, target: Sheet, retained: Sequence[Sheet], rng: np.random.Generator) -> Dose:
+def _dose(number: int, target: Sheet, retained: Sequence[Sheet], rng: np.random.Generator) -> Dose:
     """One point of the dose curve: ``number`` heads out."""
     interval = mean_interval([cell.value for cell in target.cells], rng=rng, clusters=labels(target.clusters))
     return Dose(number, interval, {sheet.task.name: sheet.mean for sheet in retained})

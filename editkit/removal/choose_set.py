@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from editkit.evidence.exhibits import Dose
 from editkit.evidence.localization import Localization
 from editkit.evidence.verdict import judge
 from editkit.localizers.protocol import Measure
@@ -19,7 +18,7 @@ from editkit.localizers.set_search import Budget, Measured, Point, set_search
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import likelihood_measure
 from editkit.removal.capability import Capability
-from editkit.removal.choose import Choice, dose, kept
+from editkit.removal.choose import Choice, kept
 from editkit.removal.find_heads import control_measures
 from editkit.removal.trial import trial_of
 from editkit.tasks.task import examples_of
@@ -83,26 +82,20 @@ def strongest(points: Sequence[Point]) -> list[Point]:
 
 
 def _tried(ledger: Ledger, wanted: Capability, sets: Sequence[Sequence[Head]], seed: int) -> Choice:
-    """Real answers on ``choose``, set after set, until one will do."""
+    """Real answers on ``choose``, set after set, until one will do.
+
+    No dose curve: it shows the strongest heads one after another, and these sets are none of that.
+    """
     trial, rng = trial_of(wanted, split="choose", seed=seed), np.random.default_rng(seed)
+    best, least = frozenset(sets[0]), 1.0
     with ledger.stage("Choosing heads") as told:
-        unedited = trial.sheet(told, wanted.target)
-        retained = [trial.sheet(told, task) for task in wanted.retain]
-        curve, best, least = [dose(0, unedited, retained, rng)], frozenset(sets[0]), 1.0
+        before = [trial.sheet(told, task) for task in trial.tasks]
         for heads in sets:
-            sheet = trial.sheet(told, wanted.target, heads)
-            others = [trial.sheet(told, task, heads) for task in wanted.retain]
-            curve.append(dose(len(heads), sheet, others, rng))
-            share, _ = kept(unedited, sheet, rng)
-            verdict = judge(trial.rows([unedited, *retained], [sheet, *others]), trial.criteria)
+            after = [trial.sheet(told, task, heads) for task in trial.tasks]
+            verdict = judge(trial.rows(before, after), trial.criteria)
             if verdict.met:
-                return Choice(frozenset(heads), _curve(curve))
+                return Choice(frozenset(heads), ())
+            share, _ = kept(before[0], after[0], rng)
             if verdict.status == "goal-missed" and share < least:
                 best, least = frozenset(heads), share
-    return Choice(best, _curve(curve))
-
-
-def _curve(points: Sequence[Dose]) -> tuple[Dose, ...]:
-    """One point per number of heads, the lowest, in the order of the numbers."""
-    lowest = {point.heads: point for point in sorted(points, key=lambda point: -point.target.mean)}
-    return tuple(lowest[number] for number in sorted(lowest))
+    return Choice(best, ())
