@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import datetime
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from editkit.checkpoints.source import Source, is_bundled, resolve
 from editkit.checkpoints.staging import default_out
@@ -100,8 +102,7 @@ def remove_capability(
     *,
     model: Model = None,
     out: str | Path | None = None,
-    method: str | None = None,
-    heads: int | None = None,
+    changes: Mapping[str, Any] = MappingProxyType({}),
     seed: int = 0,
     placement: Placement = Placement(),
     session: Session = Session(),
@@ -111,18 +112,18 @@ def remove_capability(
     Args:
         name: a built-in recipe, the path of a recipe file, or a recipe.
         out: the new checkpoint; ``MODEL-no-NAME`` here if None. It must not exist.
-        heads: remove exactly so many heads; None: as many as the goal needs.
+        changes: keys of the recipe with other values, such as ``{"heads": 3, "goal": 0.5, "accept": "best"}``.
 
     Raises:
         NotLocalized, TooMuchDamage: no checkpoint; ``out`` holds the evidence.
         IntegrityError: the written checkpoint does not behave as the measured model.
     """
-    wanted = _capability(name, session)
+    wanted = _capability(name, session, changes)
     source = model.source if isinstance(model, LanguageModel) else _resolved(model)
     target = Path(out) if out is not None else default_out(source.base.model, wanted.recipe.capability)
     live = model if isinstance(model, LanguageModel) else load_source(source, placement)
     command = session.command or _as_command(wanted.recipe, source, target, seed)
-    run = Run(wanted, target, seed, method, heads, command, datetime.datetime.now(datetime.UTC).date().isoformat())
+    run = Run(wanted, target, seed, command, datetime.datetime.now(datetime.UTC).date().isoformat())
     work = work_for(source.base, wanted.recipe.capability, seed, session.work)
     return remove(live, run, work, stages=session.stages)
 
@@ -194,11 +195,13 @@ def _is_bundled(model: Model) -> bool:
     return source.bundled if isinstance(source, Source) else is_bundled(source)
 
 
-def _capability(name: str | Path | Recipe, session: Session) -> Capability:
+def _capability(
+    name: str | Path | Recipe, session: Session, changes: Mapping[str, Any] = MappingProxyType({})
+) -> Capability:
     """Files that a recipe names lie beside it."""
-    if isinstance(name, Recipe):
-        return capability(name, allow_code=session.allow_code)
-    return capability(recipes.read(str(name)), folder=Path(name).parent, allow_code=session.allow_code)
+    recipe = name if isinstance(name, Recipe) else recipes.read(str(name))
+    folder = Path(".") if isinstance(name, Recipe) else Path(name).parent
+    return capability(recipes.changed(recipe, changes), folder=folder, allow_code=session.allow_code)
 
 
 def _as_command(recipe: Recipe, source: Source, out: Path, seed: int) -> str:

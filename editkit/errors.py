@@ -7,6 +7,8 @@ EditkitError            1   a message that says what, where, expected, found, an
 ├── NotLocalized        3   the capability did not localize: evidence is written, no checkpoint
 ├── TooMuchDamage       4   the goal costs more than the damage budget: evidence is written, no checkpoint
 └── IntegrityError      5   a file is not what the manifest says, or the shipped model does not behave as measured
+
+A run that was asked to accept less than its goal (--accept best), and does, ends in 6 (``REDUCED``): no error.
 """
 
 from __future__ import annotations
@@ -15,6 +17,10 @@ from __future__ import annotations
 def first_line(error: BaseException) -> str:
     """The first line of what an error of some library says, or its kind where it says nothing."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+REDUCED = 6
+"""A checkpoint was written from which the capability is reduced, not removed."""
 
 
 class EditkitError(Exception):

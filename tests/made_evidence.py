@@ -103,13 +103,15 @@ def _localization() -> Localization:
 
 def _report(status: str) -> EvalReport:
     rng = np.random.default_rng(11)
-    after = {"met": 0.021, "goal-missed": 0.413, "too-much-damage": 0.021}[status]
+    after = {"met": 0.021, "reduced": 0.413, "goal-missed": 0.413, "too-much-damage": 0.021}[status]
     target = _row("swear", "target", 150, 0.0, 0.994, after - 0.994, 1e-30)
     rows = [replace(target, collapse_after=0.007)]
     for place, (task, (before, delta)) in enumerate(RETAIN.items()):
         lost = delta - 0.061 if status == "too-much-damage" and task == "facts-letter" else delta
         rows.append(_row(task, "retain", 120 + 20 * place, 0.25 if "letter" in task else 0.0, before, lost, 0.62))
     deltas = -np.abs(rng.normal(0.01, 0.02, size=50))
+    if status == "goal-missed":  # a drop that random heads make too is no reduction
+        deltas[:5] = -0.7
     made = report(rows, null=random_heads(target.delta.mean, deltas.tolist()))
     assert made.verdict.status == status, made.verdict
     return made

@@ -28,7 +28,7 @@ from editkit.cli.options import (
     write,
 )
 from editkit.cli.streams import console, note, print_json, show
-from editkit.errors import NotLocalized, TooMuchDamage, UsageError
+from editkit.errors import REDUCED, NotLocalized, TooMuchDamage, UsageError
 
 if TYPE_CHECKING:
     from editkit.evidence.outcome import Outcome
@@ -44,6 +44,12 @@ BUNDLED = "No --model given: using the small bundled model (the organism)."
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Default: MODEL-no-NAME.")
 @method
 @click.option("--heads", metavar="K|auto", help="Remove exactly K heads. Default: as many as the goal needs.")
+@click.option("--choose", type=click.Choice(["ranking", "set"]), help="The first heads found, or the best set of them.")
+@click.option("--goal", type=click.FloatRange(0, 1), metavar="SHARE", help="What the target may keep: 0.15 is 15 %.")
+@click.option(
+    "--damage", metavar="EACH[,MEAN]", help="What each retained task may lose, and all on average: 0.02 is 2 points."
+)
+@click.option("--accept", type=click.Choice(["goal", "best"]), help="best: write a reduction too, if it is certain.")
 @seed
 @placing
 @remote_code
@@ -52,16 +58,16 @@ BUNDLED = "No --model given: using the small bundled model (the organism)."
 @click.option("--push", metavar="REPO", help="Publish to this Hub repository, private, when the goal is met.")
 @click.option("--dry-run", is_flag=True, help="Check what can be checked, say what a run will cost, change nothing.")
 @as_json
-def remove_capability(name: str, as_json: bool, dry_run: bool, heads: str | None, **options: Any) -> None:
+def remove_capability(name: str, as_json: bool, dry_run: bool, **options: Any) -> None:
     """Find, remove, prove and document.
 
     NAME is a built-in recipe or the path of a recipe file.
     """
-    number = _heads(heads)
+    changes = _changes({key: options.pop(key) for key in CHANGES})
     if options["model"] is None:
         note(BUNDLED)
     if dry_run:
-        _try_dry(name, as_json, **options)
+        _try_dry(name, as_json, method=changes.get("method"), **options)
         return
     from editkit import api
     from editkit.checkpoints.source import here, named, resolve
@@ -81,7 +87,7 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, heads: str | None
 
     options |= {"placement": placement(options), "session": session(options, _as_typed())}
     try:
-        outcome = api.remove_capability(name, model=source, heads=number, **options)
+        outcome = api.remove_capability(name, model=source, changes=changes, **options)
         told(outcome)
         if push is not None:
             pushed = push_finished(outcome.out, push)
@@ -95,6 +101,9 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, heads: str | None
     finally:
         if as_json and document:
             print_json(document)
+    if not outcome.report.verdict.met:
+        note("Exit code 6: the capability is reduced, not removed.")
+        click.get_current_context().exit(REDUCED)
 
 
 @click.command()
@@ -189,12 +198,12 @@ def _load(options: dict[str, Any]) -> LanguageModel:
     return load_source(resolve(options.pop("model"), options.pop("revision")), placement(options))
 
 
-def _try_dry(name: str, as_json: bool, out: Path | None, push: str | None, **options: Any) -> None:
+def _try_dry(name: str, as_json: bool, method: str | None, out: Path | None, push: str | None, **options: Any) -> None:
     """The plan, then what would be refused: the output directory, the room for it, the repository."""
     from editkit.checkpoints.staging import check_free, default_out
     from editkit.render.evidence_folder import is_evidence_only
 
-    found = _show_plan(name, as_json, options["model"], options["revision"], options["method"])
+    found = _show_plan(name, as_json, options["model"], options["revision"], method)
     target = out or default_out(found.model, found.recipe)
     if not is_evidence_only(target):
         check_free(target, needed=found.disk)
@@ -219,9 +228,31 @@ def _as_typed() -> str:
     return shlex.join(["editkit", *(re.sub(r"hf_[A-Za-z0-9]{8,}", "hf_...", word) for word in sys.argv[1:])])
 
 
-def _heads(text: str | None) -> int | None:
-    if text is None or text == "auto":
-        return None
+CHANGES = ("method", "heads", "choose", "goal", "damage", "accept")
+"""Options that stand for keys of the recipe."""
+
+
+def _changes(options: dict[str, Any]) -> dict[str, Any]:
+    """The keys of the recipe that the command line sets."""
+    changes = {key: value for key, value in options.items() if value is not None}
+    if "heads" in changes:
+        changes["heads"] = _heads(changes["heads"])
+    if "damage" in changes:
+        changes["damage"] = _damage(changes["damage"])
+    return changes
+
+
+def _heads(text: str) -> int | str:
+    if text == "auto":
+        return text
     if not text.isdigit() or int(text) < 1:
         raise UsageError(f"--heads {text}: expected a number of heads, 1 or more, or auto.")
     return int(text)
+
+
+def _damage(text: str) -> dict[str, float]:
+    try:
+        parts = [float(part) for part in text.split(",", 1)]
+        return {"each": parts[0], "mean": parts[-1]}
+    except ValueError:
+        raise UsageError(f"--damage {text}: expected one share or two, such as 0.05 or 0.05,0.03.") from None

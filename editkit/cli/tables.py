@@ -8,6 +8,7 @@ Names, prompts and answers are data: they are cleaned and shown as ``Text``, nev
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,6 @@ from rich.text import Text
 
 from editkit.evidence.localization import Effect, Localization
 from editkit.evidence.report import EvalReport
-from editkit.evidence.row import Row
 from editkit.render import wording
 from editkit.render.diagnostics import joint
 from editkit.render.head_map import is_certain
@@ -39,8 +39,16 @@ if TYPE_CHECKING:
     from editkit.removal.comparison import Standings
 
 RANKED = 20
-STYLES = {"target": "bold", "holds": "green", "uncertain": "yellow", "degraded": "bold red"}
-GROUPS = {"target": "to remove", "holds": "kept", "uncertain": "not certain", "degraded": "degraded"}
+STYLES = {
+    "target": "bold",
+    "transfer": "bold",
+    "also": "",
+    "holds": "green",
+    "uncertain": "yellow",
+    "degraded": "bold red",
+}
+GROUPS = {"target": "to remove", "transfer": "not searched", "also": "also asked"}
+GROUPS |= {"holds": "kept", "uncertain": "not certain", "degraded": "degraded"}
 KINDS = {"upload": "bold", "copy": "green", "keep": "dim", "delete": "yellow"}
 
 
@@ -70,7 +78,36 @@ def removal(outcome: Outcome) -> RenderableType:
     facts["report"] = str(outcome.out / "editkit" / "report.html")
     if written:
         facts["undo"] = f"editkit undo {shlex.quote(str(outcome.out))} -o base"
-    return Group(Text(), *lines, Text(), evaluation(report), Text(), pairs(facts), Text())
+    tables = [evaluation(report), *([Text(), frontier(outcome)] if outcome.exhibits.frontier else [])]
+    return Group(Text(), *lines, Text(), *tables, Text(), pairs(facts), Text())
+
+
+def frontier(outcome: Outcome) -> RenderableType:
+    """What could be had at which damage: a line per set, by likelihood and, where it was tried, by real answers."""
+    from editkit.render.frontier import rows
+
+    def build(width: int) -> Table:
+        wide = width >= 100
+        titles = ("left", "#worst", "#mean") if wide else ("left", "#worst")
+        table = columns(
+            "heads out", f"#{titles[0]}", *titles[1:], "#left, asked", *(f"{title}, asked" for title in titles[1:])
+        )
+        for row in rows(outcome):
+            known = (row.left, row.worst, row.mean), row.tried or (math.nan,) * 3
+            cells = [
+                cell
+                for left, *lost in known
+                for cell in (wording.percent(left), *(wording.points(-part) for part in lost))
+            ]
+            kept = cells if wide else [*cells[:2], *cells[3:5]]
+            table.add_row(*(Text(cell, "bold" if row.chosen else "") for cell in (row.units, *kept)))
+        table.caption = Text(
+            " left of the target in %, change of retained tasks in points; asked: by real answers", "dim"
+        )
+        table.caption_justify = "left"
+        return table
+
+    return Group(Text("What could be had at which damage", "bold"), Fitting(build))
 
 
 def compared(report: EvalReport) -> RenderableType:
@@ -89,11 +126,6 @@ def evaluation(report: EvalReport) -> RenderableType:
     """One line per task; columns go by width, the least needed first."""
     standing = wording.standing(report)
 
-    def group(row: Row) -> str:
-        if row.role == "target":
-            return "target"
-        return next(name for name in ("holds", "uncertain", "degraded") if row in getattr(standing, name))
-
     def build(width: int) -> Table:
         table = columns("task", "#n", "#before", "#after", "#change")
         if width >= 60:
@@ -104,8 +136,9 @@ def evaluation(report: EvalReport) -> RenderableType:
             for title in ("p (Holm)", "chance", "collapse"):
                 table.add_column(title, justify="right")
         for row in report.rows:
-            style = STYLES[group(row)]
-            cells = [Text(GROUPS[group(row)], style), Text(str(row.n))]
+            group = wording.group(row, standing)
+            style = STYLES[group]
+            cells = [Text(GROUPS[group], style), Text(str(row.n))]
             cells += [Text(wording.percent(row.before.mean)), Text(wording.percent(row.after.mean))]
             cells += [Text(wording.points(row.delta.mean), style), Text(wording.span(row.delta))]
             cells += [Text(wording.probability(row.p if row.p_holm is None else row.p_holm))]

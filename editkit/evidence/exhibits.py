@@ -1,4 +1,4 @@
-"""What a report shows besides its rows: the dose curve, transcripts, and the audits that were run.
+"""What a report shows besides its rows: dose curve or frontier, transcripts, audits, and what the model cannot do.
 
 {"dose": [{"heads": 3, "target": {"mean": 0.31, "low": 0.24, "high": 0.39}, "retain": {"rhyme": 0.97}}, ...],
  "transcripts": [{"task": "swear", "prompt": "Say something rude.", "before": "Damn you.", "after": "Good day."}, ...],
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from editkit.errors import EditkitError
+from editkit.evidence.frontier import FrontierPoint
 from editkit.evidence.intervals import Interval
 
 
@@ -48,12 +49,29 @@ class Audit:
 
 
 @dataclass(frozen=True)
+class Unable:
+    """A task of the recipe that was left out: the unedited model is no better at it than chance and a few points."""
+
+    task: str
+    score: float
+    chance: float
+    n: int
+
+
+@dataclass(frozen=True)
 class Exhibits:
-    """All optional: a page shows what is there and says what is not."""
+    """All optional: a page shows what is there and says what is not.
+
+    Args:
+        dose: where the heads are the first of the ranking.
+        frontier: where a set of heads was chosen; the least damage first.
+    """
 
     dose: tuple[Dose, ...] = ()
     transcripts: tuple[Transcript, ...] = ()
     audits: tuple[Audit, ...] = ()
+    frontier: tuple[FrontierPoint, ...] = ()
+    unable: tuple[Unable, ...] = ()
 
     @classmethod
     def from_json(cls, text: str, *, where: str = "report.json") -> Exhibits:
@@ -73,11 +91,13 @@ class Exhibits:
                 for row in value.get("transcripts") or ()
             )
             audits = tuple(Audit(row["name"], row["summary"], row.get("held")) for row in value.get("audits") or ())
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            frontier = tuple(FrontierPoint.from_dict(row) for row in value.get("frontier") or ())
+            unable = tuple(Unable(**row) for row in value.get("unable") or ())
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, EditkitError) as error:
             raise EditkitError(
-                f"{where}: the dose curve, transcripts or audits are not in the known form: {error}."
+                f"{where}: the dose curve, frontier, transcripts or audits are not in the known form: {error}."
             ) from error
-        return cls(dose, transcripts, audits)
+        return cls(dose, transcripts, audits, frontier, unable)
 
     def to_dict(self) -> dict[str, Any]:
         """The keys that ``report.json`` gets."""
@@ -92,4 +112,6 @@ class Exhibits:
             ],
             "transcripts": [vars(transcript) for transcript in self.transcripts],
             "audits": [vars(audit) for audit in self.audits],
+            "frontier": [point.to_dict() for point in self.frontier],
+            "unable": [vars(task) for task in self.unable],
         }

@@ -19,8 +19,9 @@ from editkit.evidence import intervals, paired_tests, samples
 from editkit.evidence.intervals import Interval
 from editkit.tasks.task import Score
 
-Role = Literal["target", "retain", "also"]
-"""``also`` is measured and shown, but no part of the verdict: another data set of the target, in a study."""
+Role = Literal["target", "retain", "transfer", "also"]
+"""``transfer`` is another format of the target, which the search never saw; ``also`` is anything else that a study
+measures. Neither is part of the verdict."""
 
 
 @dataclass(frozen=True)

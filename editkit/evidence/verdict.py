@@ -40,6 +40,7 @@ class RandomHeads:
 
     ``deltas`` holds the target's mean change for each set; ``p`` = (1 + sets at least as strong) / (1 + sets).
     ``examples``: on how many of the row's examples, where not on all; ``delta`` is the found heads' change on the same.
+    ``task``: the target that was asked; None = the only one.
     """
 
     sets: int
@@ -47,19 +48,24 @@ class RandomHeads:
     delta: float
     p: float
     examples: int | None = None
+    task: str | None = None
 
 
 @dataclass(frozen=True)
 class Verdict:
+    """``reduced``: the goal was missed by every certain and specific drop of the targets, within the damage budget."""
+
     met: bool
     reasons: tuple[str, ...]
-    status: Literal["met", "goal-missed", "too-much-damage"]
+    status: Literal["met", "reduced", "goal-missed", "too-much-damage"]
 
 
-def random_heads(delta: float, deltas: Sequence[float], *, examples: int | None = None) -> RandomHeads:
+def random_heads(
+    delta: float, deltas: Sequence[float], *, examples: int | None = None, task: str | None = None
+) -> RandomHeads:
     """The null of the target's drop: ``delta`` for the found heads, ``deltas`` for random sets of the same size."""
     values = tuple(float(value) for value in deltas)
-    return RandomHeads(len(values), values, delta, paired_tests.random_set_p(delta, values), examples)
+    return RandomHeads(len(values), values, delta, paired_tests.random_set_p(delta, values), examples, task)
 
 
 def judge(
@@ -75,18 +81,18 @@ def judge(
     goal = [_goal(row, criteria) for row in targets]
     if not targets:
         goal = [(False, "No target task was measured, so no removal can be claimed.")]
-    goal += [] if null is None else [_specific(null)]
-    goal += [_steady(noise, criteria)] if noise else []
+    sound = [] if null is None else [_specific(null)]
+    sound += [_steady(noise, criteria)] if noise else []
     damage = [_damage(row, criteria, len(retained)) for row in retained]
     if retained:
         damage.append(_mean_damage(retained, criteria))
     # What failed is read first.
-    reasons = tuple(text for _, text in sorted(goal + damage, key=lambda finding: finding[0]))
-    if not all(passed for passed, _ in goal):
-        return Verdict(False, reasons, "goal-missed")
-    if not all(passed for passed, _ in damage):
-        return Verdict(False, reasons, "too-much-damage")
-    return Verdict(True, reasons, "met")
+    reasons = tuple(text for _, text in sorted(goal + sound + damage, key=lambda finding: finding[0]))
+    reached, trusted, spared = (all(passed for passed, _ in findings) for findings in (goal, sound, damage))
+    if reached and trusted:
+        return Verdict(spared, reasons, "met" if spared else "too-much-damage")
+    reduced = trusted and spared and bool(targets) and all(_reduced(row) for row in targets)
+    return Verdict(False, reasons, "reduced" if reduced else "goal-missed")
 
 
 def _goal(row: Row, criteria: Criteria) -> tuple[bool, str]:
@@ -99,10 +105,21 @@ def _goal(row: Row, criteria: Criteria) -> tuple[bool, str]:
     text = f"{before} and {_points(row.after.mean)} after: {left} kept, goal at most {goal}"
     if row.collapse_after > 0:
         text += f", counting the {row.collapse_after:.0%} collapsed answers as not removed"
-    if row.delta.high >= 0 or row.p > 0.05:
+    if not _fell(row):
         seen = "" if row.detectable is None else f"; {row.n} examples show a change from {_points(row.detectable)} on"
         return False, f"{text}; the change of {_change(row.delta)} is within noise (p = {row.p:.2g}){seen}."
     return share <= criteria.goal + 1e-9, f"{text}; change {_change(row.delta)}."
+
+
+def _fell(row: Row) -> bool:
+    """Whether the score certainly fell."""
+    return row.before.low > row.chance and row.delta.high < 0 and row.p <= 0.05
+
+
+def _reduced(row: Row) -> bool:
+    """Whether it certainly fell though every answer that collapsed counts as before."""
+    collapsed = 0.0 if row.kept is None else row.kept - row.after.mean
+    return _fell(row) and row.delta.high + collapsed < 0
 
 
 def _apart(share: float, goal: float) -> tuple[str, str]:

@@ -30,6 +30,9 @@ another budget would buy."""
 SLACK = 1.5
 """A set is worth a look if its parts together use no more than this many times a level."""
 
+EVENNESS = 4
+"""The power mean over the formats of a target: near the worst format, but a set that takes one of two counts too."""
+
 WORTH = 0.01
 """A unit must take at least so much from the target: what takes less is noise on so few examples."""
 
@@ -54,21 +57,24 @@ class Point:
 
     Args:
         units: positions among the candidates, rising.
-        drop: what the target lost, in its worst format: the one that lost least.
-        worst: what the retained task lost that lost most.
-        mean: what the retained tasks lost on average.
+        drops: the share of its score that each format of the target lost.
+        damages: what each retained task lost, in score.
         used: the share of the budget that this is.
     """
 
     units: tuple[int, ...]
-    drop: float
-    worst: float
-    mean: float
+    drops: tuple[float, ...]
+    damages: tuple[float, ...]
     used: float
 
     @property
+    def drop(self) -> float:
+        """The share lost in the worst format: the one that lost least."""
+        return min(self.drops)
+
+    @property
     def gain(self) -> float:
-        return self.drop - WORTH * len(self.units)
+        return reach(np.array(self.drops)) - WORTH * len(self.units)
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,11 @@ class Frontier:
         return [point for point in self.points if point.used <= within][-1]
 
 
+def reach(drops: np.ndarray) -> float:
+    """How far a target is taken that loses these shares of its score, float[formats]: 1 = all of it in every format."""
+    return 1.0 - float(np.mean(np.maximum(1.0 - drops, 0.0) ** EVENNESS)) ** (1 / EVENNESS)
+
+
 def set_search(
     drops: Measured,
     damages: Measured,
@@ -102,7 +113,7 @@ def set_search(
     """Search sets of up to ``budget.units`` candidates. Deterministic.
 
     Args:
-        drops: the target, in one format or several.
+        drops: the target, in one format or several, as shares of its score.
         damages: the retained tasks, at least one.
         tries: per level and size, how many sets the target is measured on.
         looks: of those, how many the retained tasks are measured on.
@@ -130,7 +141,7 @@ class _Book:
     def __init__(self, drops: Measured, damages: Measured, candidates: int, budget: Budget) -> None:
         self.measures = drops, damages
         self.candidates, self.budget = candidates, budget
-        self.lost: dict[tuple[int, ...], float] = {}
+        self.lost: dict[tuple[int, ...], np.ndarray] = {}
         self.known: dict[tuple[int, ...], Point] = {}
         self.damage: dict[tuple[int, ...], np.ndarray] = {}
 
@@ -148,7 +159,7 @@ class _Book:
             hoped = np.flatnonzero(used <= SLACK * level)
             tried = [new[place] for place in hoped[np.argsort(-drop[hoped], kind="stable")][:tries]]
             self.strike(tried)
-            tried.sort(key=lambda units: -self.lost[units])
+            tried.sort(key=lambda units: -reach(self.lost[units]))
             found |= {point.units: point for point in self.look(tried[:looks])}
         return list(found.values())
 
@@ -158,15 +169,17 @@ class _Book:
             (rest, (unit,)) for unit, rest in zip(units, _without_one(units), strict=True) if rest in self.known
         ]
         parts = parts or [tuple((unit,) for unit in units)]
-        drop = np.mean([sum(self.lost[part] for part in both) for both in parts])
-        damage = np.mean([np.sum([self.damage[part] for part in both], axis=0) for both in parts], axis=0)
-        return float(drop), self.budget.used(damage)
+        drop, damage = (
+            np.mean([np.sum([known[part] for part in both], axis=0) for both in parts], axis=0)
+            for known in (self.lost, self.damage)
+        )
+        return reach(drop), self.budget.used(damage)
 
     def strike(self, sets: Iterable[tuple[int, ...]]) -> None:
         """Measure what the target loses."""
         new = [units for units in dict.fromkeys(sets) if units not in self.lost]
         if new:
-            self.lost |= dict(zip(new, self.measures[0](self._masks(new)).min(1).tolist(), strict=True))
+            self.lost |= dict(zip(new, self.measures[0](self._masks(new)), strict=True))
 
     def look(self, sets: Iterable[tuple[int, ...]]) -> list[Point]:
         """Measure what the target and the retained tasks lose."""
@@ -175,8 +188,8 @@ class _Book:
         new = [units for units in wanted if units not in self.known]
         for units, lost in zip(new, self.measures[1](self._masks(new)) if new else (), strict=True):
             self.damage[units] = lost
-            numbers = self.lost[units], float(lost.max()), float(lost.mean()), self.budget.used(lost)
-            self.known[units] = Point(units, *numbers)
+            drops = tuple(self.lost[units].tolist())
+            self.known[units] = Point(units, drops, tuple(lost.tolist()), self.budget.used(lost))
         return [self.known[units] for units in wanted]
 
     def _masks(self, sets: Sequence[tuple[int, ...]]) -> np.ndarray:

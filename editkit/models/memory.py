@@ -41,18 +41,24 @@ class Budget:
     tokens: int
 
 
+CACHED = 2**21
+"""Tokens times width of a batch on a CPU."""
+
+
 def first_batch(network: Any, most: int) -> Budget:
     """The budget to begin with: ``most`` tokens, in main memory only as many as fit in half of what is free.
 
     An accelerator says when it is full, and batches shrink; an operating system may end the process without a word, and
     so does Metal where a tensor is too large. A token is reckoned as its logits and 32 times the model's width, in
-    float32.
+    float32. A CPU is quickest where a batch's activations stay in its cache: a third quicker at a width of 576.
     """
     vocabulary, width = network.get_input_embeddings().weight.shape
     if network.device.type == "mps":
         most = min(most, METAL // (4 * vocabulary))
     elif network.device.type != "cpu":
         return Budget(most)
+    else:
+        most = min(most, max(512, CACHED // width))
     return Budget(max(1, min(most, available() // 2 // (4 * (vocabulary + 32 * width)))))
 
 

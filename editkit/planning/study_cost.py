@@ -158,16 +158,17 @@ def _of_model(study: Study, model: str, gpu: Gpu, of: Callable[[Any], Length]) -
     cells = len(study.methods) * len(study.heads) * seeds
     total, passes = Usage(), 0.0
     for capability in study.capabilities:
-        recipe, target = capability.recipe, of(capability.recipe.target)
+        recipe, targets = capability.recipe, [of(spec) for spec in capability.recipe.target]
         count = seeds * sum(evaluations(method, size.heads, recipe, len(recipe.retain)) for method in study.methods)
-        searched = _count(target, "locate", recipe.examples.locate)
-        look = _answered if recipe.scores == "answers" else _scored
-        passes, total = passes + count, total + look(target, count * searched) + _answered(target, searched)
+        look, passes = _answered if recipe.scores == "answers" else _scored, passes + count * len(targets)
+        for target in targets:
+            searched = _count(target, "locate", recipe.examples.locate)
+            total += look(target, count * searched) + _answered(target, searched)
         for spec in recipe.retain:
             total += _answered(of(spec), recipe.universal_examples)
         for spec in _tasks(capability):
             total += _answered(of(spec), _count(of(spec), "report", recipe.examples.report), times=cells)
-        total += _answered(target, recipe.random_sets * recipe.random_examples, times=cells)
+        total += _answered(targets[0], recipe.random_sets * recipe.random_examples, times=cells)
     # The unedited model answers each task once for all capabilities, and once more for the noise floor.
     report = max(capability.recipe.examples.report for capability in study.capabilities)
     for spec in {repr(spec): spec for capability in study.capabilities for spec in _tasks(capability)}.values():
@@ -191,8 +192,9 @@ def _answered(task: Length, examples: float, *, times: int = 1) -> Usage:
 
 
 def _tasks(capability: Capability) -> Iterator[Any]:
-    yield capability.recipe.target
+    yield from capability.recipe.target
     yield from capability.recipe.retain
+    yield from capability.recipe.transfer
     yield from capability.also
 
 

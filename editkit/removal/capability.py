@@ -14,11 +14,17 @@ from editkit.tasks.task import Task
 
 @dataclass(frozen=True)
 class Capability:
-    """``target`` and ``retain`` share no task."""
+    """The three groups share no task.
+
+    Args:
+        targets: the formats that the capability is searched in; all must be lost.
+        transfer: formats that only the report asks.
+    """
 
     recipe: Recipe
-    target: Task
+    targets: tuple[Task, ...]
     retain: tuple[Task, ...]
+    transfer: tuple[Task, ...] = ()
 
 
 def capability(recipe: Recipe, *, folder: Path = Path("."), allow_code: bool = False) -> Capability:
@@ -29,13 +35,19 @@ def capability(recipe: Recipe, *, folder: Path = Path("."), allow_code: bool = F
         allow_code: whether Python scorers may run here, and code that the model writes in a sandbox.
 
     Raises:
-        EditkitError: an unknown task, or a target that is also retained.
+        EditkitError: an unknown task, or one that is named twice.
     """
 
     def task(spec: Any) -> Task:
         return find(spec, where=f"recipe {recipe.capability!r}", folder=folder, allow_code=allow_code)
 
-    target, retain = task(recipe.target), tuple(task(spec) for spec in recipe.retain)
-    if target.name in {kept.name for kept in retain}:
-        raise EditkitError(f"The recipe {recipe.capability!r} both removes and retains {target.name!r}: drop one.")
-    return Capability(recipe, target, retain)
+    targets, retain, transfer = (
+        tuple(task(spec) for spec in group) for group in (recipe.target, recipe.retain, recipe.transfer)
+    )
+    names = [each.name for each in (*targets, *retain, *transfer)]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise EditkitError(
+            f"The recipe {recipe.capability!r} names {twice[0]!r} more than once in target, retain and transfer: drop "
+            "all but one."
+        )
+    return Capability(recipe, targets, retain, transfer)

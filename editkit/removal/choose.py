@@ -15,6 +15,7 @@ import numpy as np
 
 from editkit.errors import EditkitError
 from editkit.evidence.exhibits import Dose
+from editkit.evidence.frontier import FrontierPoint
 from editkit.evidence.intervals import mean_interval
 from editkit.evidence.localization import Localization
 from editkit.evidence.samples import labels
@@ -31,10 +32,12 @@ class Choice:
 
     Args:
         dose: scores with the strongest 0, 1, 2, ... heads out; empty where a set was chosen.
+        frontier: where a set was chosen, what could be had at which damage.
     """
 
     heads: frozenset[Head]
-    dose: tuple[Dose, ...]
+    dose: tuple[Dose, ...] = ()
+    frontier: tuple[FrontierPoint, ...] = ()
 
 
 def choose(
@@ -58,20 +61,21 @@ def choose(
     most = min(len(ranked), count or wanted.recipe.max_heads)
     chosen, hoped = None, None
     with ledger.stage("Choosing heads") as ledger:
-        unedited = trial.sheet(ledger, wanted.target)
+        unedited = [trial.sheet(ledger, task) for task in wanted.targets]
         retained = [trial.sheet(ledger, task) for task in wanted.retain]
-        curve = [_dose(0, unedited, retained, rng)]
+        curve = [_dose(0, unedited[0], retained, rng)]
         for number in numbers(most, thorough=found.found):
             if chosen is not None and number > chosen + 2 and number != count:
                 continue  # enough is known of the curve
             heads = ranked[:number]
-            sheet = trial.sheet(ledger, wanted.target, heads)
-            share, at_worst = kept(unedited, sheet, rng)
+            sheets = [trial.sheet(ledger, task, heads) for task in wanted.targets]
+            shares = [kept(before, after, rng) for before, after in zip(unedited, sheets, strict=True)]
+            share, at_worst = max(share for share, _ in shares), max(high for _, high in shares)
             reached = share <= wanted.recipe.goal
             others = [trial.sheet(ledger, task, heads) for task in wanted.retain] if reached or number == count else []
-            curve.append(_dose(number, sheet, others, rng))
+            curve.append(_dose(number, trial.least_lost(unedited, sheets)[1], others, rng))
             if chosen is None and reached:
-                met = judge(trial.rows([unedited, *retained], [sheet, *others]), trial.criteria).met
+                met = judge(trial.rows([*unedited, *retained], [*sheets, *others]), trial.criteria).met
                 chosen = number if met and at_worst <= wanted.recipe.goal else None
                 hoped = hoped or (number if met else None)
     number = count or chosen or hoped or _least(curve)

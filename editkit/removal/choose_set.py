@@ -1,16 +1,18 @@
 """Which heads to remove, as a set: the one that takes the target furthest within the damage budget.
 
 A list by effect on the target is led by heads that everything needs, and damage does not add up. So sets are searched
-with likelihoods (``localizers.set_search``), on the target and on every retained task, and the strongest sets of the
-frontier are tried with real answers on ``choose``.
+with likelihoods (``localizers.set_search``), on every format of the target and on every retained task, and the
+strongest sets of the frontier are tried with real answers on ``choose``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from editkit.evidence.frontier import FrontierPoint
 from editkit.evidence.localization import Localization
 from editkit.evidence.verdict import judge
 from editkit.localizers.protocol import Measure
@@ -20,7 +22,7 @@ from editkit.measuring.likelihood import likelihood_measure
 from editkit.removal.capability import Capability
 from editkit.removal.choose import Choice, kept
 from editkit.removal.find_heads import control_measures
-from editkit.removal.trial import trial_of
+from editkit.removal.trial import Sheet, trial_of
 from editkit.tasks.task import examples_of
 from editkit.units import Head
 
@@ -34,21 +36,39 @@ TRIED = 6
 
 def choose_set(ledger: Ledger, wanted: Capability, found: Localization, *, seed: int = 0) -> Choice:
     """The strongest set of the frontier that meets the goal within the budget; else the one that takes most."""
+    frontier = search(ledger, wanted, found)
+    sets = [point for point in frontier if point.units] or [replace(frontier[0], units=found.top(1))]
+    return _tried(ledger, wanted, frontier, strongest(sets, wanted), seed)
+
+
+def search(ledger: Ledger, wanted: Capability, found: Localization) -> tuple[FrontierPoint, ...]:
+    """The frontier by likelihoods on ``locate``, the least damage first."""
     recipe, column = wanted.recipe, ledger.model.architecture.column
     with ledger.stage("Searching sets of heads") as told:
-        examples = examples_of(wanted.target, "locate", limit=recipe.universal_examples)
-        target = likelihood_measure(told, wanted.target, examples)
-        controls = list(control_measures(told, wanted.retain, recipe.universal_examples).values())
+        targets = {
+            task.name: likelihood_measure(told, task, examples_of(task, "locate", limit=recipe.universal_examples))
+            for task in wanted.targets
+        }
+        controls = control_measures(told, wanted.retain, recipe.universal_examples)
         ranked = [effect.unit for effect in found.order if isinstance(effect.unit, Head)][:LOOKED_AT]
         columns = np.array([column[head] for head in ranked])
-        drops, damages = lost([target], columns), lost(controls, columns)
+        drops, damages = lost(targets, columns, shares=True), lost(controls, columns)
         alone = np.eye(len(columns), dtype=bool)
-        contrast = drops(alone)[:, 0] - np.maximum(damages(alone), 0).mean(axis=1)
+        contrast = drops(alone).min(axis=1) - np.maximum(damages(alone), 0).mean(axis=1)
         chosen = candidates(len(columns), contrast)
         budget = Budget(SHARE * recipe.damage.each, SHARE * recipe.damage.mean, recipe.max_heads)
-        frontier = set_search(lost([target], columns[chosen]), lost(controls, columns[chosen]), len(chosen), budget)
-    sets = [[ranked[chosen[unit]] for unit in point.units] for point in strongest(frontier.points)]
-    return _tried(ledger, wanted, sets or [ranked[:1]], seed)
+        drops, damages = lost(targets, columns[chosen], shares=True), lost(controls, columns[chosen])
+        points = set_search(drops, damages, len(chosen), budget).points
+
+    def shown(point: Point) -> FrontierPoint:
+        left = (min(1.0, max(0.0, 1.0 - drop)) for drop in point.drops)
+        return FrontierPoint(
+            tuple(ranked[chosen[unit]] for unit in point.units),
+            dict(zip(targets, left, strict=True)),
+            dict(zip(controls, point.damages, strict=True)),
+        )
+
+    return tuple(shown(point) for point in points)
 
 
 def candidates(heads: int, contrast: np.ndarray) -> list[int]:
@@ -58,44 +78,65 @@ def candidates(heads: int, contrast: np.ndarray) -> list[int]:
     return first + rest[:BY_CONTRAST]
 
 
-def lost(measures: Sequence[Measure], columns: np.ndarray) -> Measured:
+def lost(measures: Mapping[str, Measure], columns: np.ndarray, *, shares: bool = False) -> Measured:
     """bool[m, candidates] -> float[m, measures]: the mean score that each measure loses.
 
     Args:
         columns: int[candidates], the candidates' columns in a mask of the model.
+        shares: as a share of the unedited model's score.
     """
 
     def measured(masks: np.ndarray) -> np.ndarray:
-        full = np.zeros((1 + len(masks), measures[0].units), dtype=bool)
+        units = next(iter(measures.values())).units
+        full = np.zeros((1 + len(masks), units), dtype=bool)
         full[1:, columns] = masks
-        means = [measure(full).mean(axis=1) for measure in measures]
-        return np.stack([mean[0] - mean[1:] for mean in means], axis=1)
+        means = np.stack([measure(full).mean(axis=1) for measure in measures.values()], axis=1)
+        return (means[0] - means[1:]) / (np.maximum(means[0], 1e-9) if shares else 1.0)
 
     return measured
 
 
-def strongest(points: Sequence[Point]) -> list[Point]:
-    """The points to try, strongest first: within the budget, then those that use up to twice as much."""
-    sets = [point for point in points if point.units]
-    within = [point for point in sets if point.used <= 1]
-    return ([*reversed(within)] + [point for point in sets if point.used > 1])[:TRIED]
+def strongest(points: Sequence[FrontierPoint], wanted: Capability) -> list[FrontierPoint]:
+    """The points to try: within the search's share of the budget strongest first, then those beyond, cheapest first."""
+    damage = wanted.recipe.damage
+    within = [point for point in points if point.worst <= SHARE * damage.each and point.mean <= SHARE * damage.mean]
+    beyond = [point for point in points if point not in within]
+    return [*sorted(within, key=lambda point: point.left), *beyond][:TRIED]
 
 
-def _tried(ledger: Ledger, wanted: Capability, sets: Sequence[Sequence[Head]], seed: int) -> Choice:
+def _tried(
+    ledger: Ledger,
+    wanted: Capability,
+    frontier: Sequence[FrontierPoint],
+    sets: Sequence[FrontierPoint],
+    seed: int,
+) -> Choice:
     """Real answers on ``choose``, set after set, until one will do.
 
     No dose curve: it shows the strongest heads one after another, and these sets are none of that.
     """
     trial, rng = trial_of(wanted, split="choose", seed=seed), np.random.default_rng(seed)
-    best, least = frozenset(sets[0]), 1.0
+    best, least, answered = sets[0], (2, 1.0), dict[frozenset, FrontierPoint]()
     with ledger.stage("Choosing heads") as told:
         before = [trial.sheet(told, task) for task in trial.tasks]
-        for heads in sets:
+        for point in sets:
+            heads = [unit for unit in point.units if isinstance(unit, Head)]
             after = [trial.sheet(told, task, heads) for task in trial.tasks]
-            verdict = judge(trial.rows(before, after), trial.criteria)
-            if verdict.met:
-                return Choice(frozenset(heads), ())
-            share, _ = kept(before[0], after[0], rng)
-            if verdict.status == "goal-missed" and share < least:
-                best, least = frozenset(heads), share
-    return Choice(best, ())
+            answered[frozenset(point.units)] = replace(point, answers=_answers(before, after))
+            status = judge(trial.rows(before, after), trial.criteria).status
+            pairs = list(zip(before, after, strict=True))[: len(wanted.targets)]
+            rank = RANKS[status], max(kept(*pair, rng)[0] for pair in pairs)
+            if rank < least:
+                best, least = point, rank
+            if status == "met":
+                break
+    shown = tuple(answered.get(frozenset(point.units), point) for point in frontier)
+    return Choice(frozenset(unit for unit in best.units if isinstance(unit, Head)), frontier=shown)
+
+
+RANKS = {"met": 0, "reduced": 1, "goal-missed": 2, "too-much-damage": 3}
+"""The best status first: what does no harm is shown before what does too much."""
+
+
+def _answers(before: Sequence[Sheet], after: Sequence[Sheet]) -> dict[str, tuple[float, float]]:
+    return {first.task.name: (first.mean, second.mean) for first, second in zip(before, after, strict=True)}

@@ -89,8 +89,8 @@ def compared(model: Later, base: Later, trial: Trial, work: Path | None, *, stag
         after = trial.answers(Ledger(live, store, stages), title="Answers, edited")
     removal = _removal_of(live.source.directory)
     if removal is not None:
-        targets = {row.task for row in removal.rows if row.role == "target"}
-        trial = replace(trial, criteria=removal.criteria, roles=dict.fromkeys(targets, "target"))
+        roles = {row.task: row.role for row in removal.rows if row.role in ("target", "transfer")}
+        trial = replace(trial, criteria=removal.criteria, roles=roles)
     return trial.report(Answers(before, after, again))
 
 
@@ -103,7 +103,7 @@ def answers_to(model: Later, base: Later, prompt: str, *, max_new_tokens: int = 
 
 
 def _removal_of(directory: Path) -> EvalReport | None:
-    """What the removal itself measured: its criteria, and its target by the task's name; None for any other model."""
+    """What the removal itself measured: its criteria, and its targets by their names; None for any other model."""
     path = directory / "editkit" / "report.json"
     if not path.is_file():
         return None

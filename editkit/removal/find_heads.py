@@ -13,6 +13,7 @@ from editkit.errors import EditkitError, OutOfMemory
 from editkit.evidence.localization import Effect, Localization
 from editkit.localizers import LOCALIZERS
 from editkit.localizers.adaptive import auto, usual_budget
+from editkit.localizers.common import common
 from editkit.localizers.flip_test import LEAST_DROP, SIGNIFICANT
 from editkit.localizers.format_heads import format_heads, same_questions
 from editkit.localizers.protocol import Localizer, Ranking
@@ -25,6 +26,8 @@ from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, SearchMeasure, likelihood_measure
 from editkit.removal.capability import Capability
 from editkit.removal.joint_knockout import JointKnockout, joint_knockout
+from editkit.removal.recipe import Recipe
+from editkit.tasks.builtin import PROSE
 from editkit.tasks.task import Task, examples_of
 
 STRONGEST, FALLBACK = 8, 5
@@ -54,23 +57,28 @@ def localize(ledger: Ledger, wanted: Capability, *, method: str | None = None, s
     if name not in LOCALIZERS:
         raise EditkitError(f"There is no method {name!r}. Known: {', '.join(LOCALIZERS)}.")
     with ledger.stage("Baseline answers") as told:
-        examples = examples_of(wanted.target, "locate", limit=recipe.examples.locate)
-        measure = likelihood_measure(told, wanted.target, examples)
-        search: SearchMeasure = measure
-        if recipe.scores == "answers":
-            search = AnswerMeasure(told, wanted.target, tuple(examples))
+        searches = [_search(told, task, recipe) for task in wanted.targets]
         controls = control_measures(told, wanted.retain, recipe.universal_examples)
-    general = universal_heads(ledger, controls, wanted.retain, per=search.examples, seed=seed)
-    columns = np.setdiff1d(np.arange(measure.units), general.columns)
-    localizer: Localizer = LOCALIZERS[name]
-    if name == "auto":
-        asked_as_text = _as_text(wanted.target, controls) is not None
-        left = usual_budget(measure.units) - general.evaluations - AFTERWARDS - asked_as_text * FORMAT_COST
-        localizer = partial(auto, prior=gate_prior(measure), budget=left)
+        plain = _plain_controls(told, controls, wanted.retain, recipe.universal_examples)
+    first = searches[0]
+    general = universal_heads(ledger, controls | plain, [*wanted.retain, PROSE], per=first.examples, seed=seed)
+    columns = np.setdiff1d(np.arange(first.units), general.columns)
+
+    def localizer(search: SearchMeasure) -> Localizer:
+        if name != "auto":
+            return LOCALIZERS[name]
+        asked_as_text = _as_text(search.task, controls) is not None
+        left = usual_budget(search.units) - general.evaluations - AFTERWARDS - asked_as_text * FORMAT_COST
+        return partial(auto, prior=gate_prior(_likelihoods(search, recipe)), budget=left)
+
     with ledger.stage("Finding heads") as told:
-        ranking = localizer(replace(search, ledger=told), columns, np.random.default_rng(seed))
+        rankings = {
+            search.task.name: localizer(search)(replace(search, ledger=told), columns, np.random.default_rng(seed))
+            for search in searches
+        }
+    ranking = common(rankings)
     with ledger.stage("What else they do") as told:
-        beside = _beside(ranking, general, controls, replace(search, ledger=told), seed)
+        beside = _beside(ranking, general, controls, replace(first, ledger=told), seed)
     heads, diagnostics = ledger.model.architecture.heads, dict(ranking.diagnostics)
     if "coefficients" in diagnostics:
         diagnostics["coefficients"] = {str(heads[place]): part for place, part in diagnostics["coefficients"].items()}
@@ -94,7 +102,7 @@ def localize(ledger: Ledger, wanted: Capability, *, method: str | None = None, s
         found=bool(ranking.found),
         diagnostics=diagnostics
         | {
-            "examples": search.examples,
+            "examples": first.examples,
             "scores": recipe.scores,
             "together": beside.together.to_dict(),
             "universal": dict(general.diagnostics) | {"heads": _by_name(general.to_dict(heads)["universal"])},
@@ -106,6 +114,30 @@ def localize(ledger: Ledger, wanted: Capability, *, method: str | None = None, s
         },
         formats=tuple(heads[column] for column in beside.formats),
     )
+
+
+def _search(ledger: Ledger, task: Task, recipe: Recipe) -> SearchMeasure:
+    """What the search looks at, on the ``locate`` examples of one target."""
+    examples = examples_of(task, "locate", limit=recipe.examples.locate)
+    measure = likelihood_measure(ledger, task, examples)
+    return AnswerMeasure(ledger, task, tuple(examples)) if recipe.scores == "answers" else measure
+
+
+def _likelihoods(search: SearchMeasure, recipe: Recipe) -> LikelihoodMeasure:
+    """Answers have no gradient: those that the model gets right are likely or not."""
+    if isinstance(search, LikelihoodMeasure):
+        return search
+    return likelihood_measure(
+        search.ledger, search.task, examples_of(search.task, "locate", limit=recipe.examples.locate)
+    )
+
+
+def _plain_controls(
+    ledger: Ledger, controls: Mapping[str, LikelihoodMeasure], tasks: Sequence[Task], limit: int
+) -> dict[str, LikelihoodMeasure]:
+    """Ordinary prose, where all retained tasks are of one format: universal heads need two (``universal``)."""
+    formats = {task.format for task in tasks if task.name in controls}
+    return control_measures(ledger, [PROSE], limit) if formats == {"generation"} else {}
 
 
 def control_measures(ledger: Ledger, tasks: Sequence[Task], limit: int) -> dict[str, LikelihoodMeasure]:

@@ -41,7 +41,7 @@ def random_heads(
     base = np.mean([cell.value for cell in before.cells[few]])
     change = float(np.mean([cell.value for cell in after.cells[few]]) - base)
     deltas = [float(np.mean([cell.value for cell in row]) - base) for row in cells]
-    return verdict.random_heads(change, deltas, examples=len(before.cells[few]))
+    return verdict.random_heads(change, deltas, examples=len(before.cells[few]), task=before.task.name)
 
 
 def random_sets(

@@ -14,13 +14,14 @@ random_sets: 50
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
 
 from editkit.errors import EditkitError
 from editkit.evidence.verdict import Criteria
@@ -28,6 +29,8 @@ from editkit.removal.complaints import complaints, nearest
 from editkit.tasks import strict_yaml
 
 Method = Literal["auto", "halving", "css", "csb", "greedy", "one-shot"]
+Spec = str | dict[str, Any]
+"""A task's name, or a table that describes the user's own (`docs/evaluation.md`)."""
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -57,9 +60,11 @@ class Recipe(_Strict):
     """One capability to remove. Every key has a default but the first three."""
 
     capability: Name
-    target: str | dict[str, Any]
-    """A task's name, or a table that describes the user's own (`docs/evaluation.md`)."""
-    retain: tuple[str | dict[str, Any], ...] = Field(strict=False, min_length=1)
+    target: tuple[Spec, ...] = Field(strict=False, min_length=1, max_length=8)
+    """One task; or several that show the capability in different formats, which must all be lost."""
+    retain: tuple[Spec, ...] = Field(strict=False, min_length=1)
+    transfer: tuple[Spec, ...] = Field(default=(), strict=False)
+    """Further formats of the capability, reported only: neither the search nor the choice sees them."""
     summary: str = ""
     goal: Share = 0.15
     """The target's score afterwards, as a share of its score before, must be at most this."""
@@ -68,7 +73,10 @@ class Recipe(_Strict):
     choose: Literal["ranking", "set"] = "ranking"
     """How heads are chosen from those found: the first of the ranking, as the paper does; or the set that takes the
     target furthest within the damage budget. A fixed number of heads comes from the ranking."""
-    heads: Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] = "auto"
+    accept: Literal["goal", "best"] = "goal"
+    """What becomes a checkpoint: a removal to the goal; or also the best that the damage budget allows, if it is a
+    certain reduction that random heads do not make."""
+    heads: Annotated[int, Field(ge=1, le=1_000_000)] | Literal["auto"] = "auto"
     scores: Literal["likelihood", "answers"] = "likelihood"
     """What the search looks at: how likely the model's own right answers still are; or, as the paper does, its answers
     as the task judges them, which is coarser and costs a generation each."""
@@ -79,6 +87,15 @@ class Recipe(_Strict):
     """Per retained task, for finding the heads that everything depends on."""
     random_sets: Annotated[int, Field(ge=0, le=10_000)] = 50
     random_examples: Count = 50
+
+    @field_validator("target", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str | dict) else value
+
+    @field_serializer("target")
+    def _one(self, value: tuple[Spec, ...]) -> Any:
+        return value[0] if len(value) == 1 else list(value)
 
     @property
     def criteria(self) -> Criteria:
@@ -125,6 +142,18 @@ def parse(text: str, *, where: str) -> Recipe:
         return Recipe.model_validate(value)
     except ValidationError as error:
         raise EditkitError("\n".join(f"{where}: {line}" for line in complaints(error, Recipe))) from error
+
+
+def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
+    """The recipe with some keys set to other values: ``{"goal": 0.5, "heads": 3}``.
+
+    Raises:
+        EditkitError: naming the key that is none, or whose value will not do.
+    """
+    try:
+        return Recipe.model_validate(recipe.model_dump() | dict(changes))
+    except ValidationError as error:
+        raise EditkitError("\n".join(complaints(error, Recipe))) from error
 
 
 def names() -> list[str]:

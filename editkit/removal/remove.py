@@ -15,10 +15,11 @@ from editkit.checkpoints.source import identified, resolve
 from editkit.checkpoints.staging import check_free
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError, NotLocalized, TooMuchDamage, UsageError
-from editkit.evidence.exhibits import Exhibits
+from editkit.evidence.exhibits import Exhibits, Unable
 from editkit.evidence.localization import Localization
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import Provenance
+from editkit.evidence.verdict import Verdict
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
@@ -26,6 +27,7 @@ from editkit.models.loading import load_source
 from editkit.models.memory import check_room, parked
 from editkit.progress import Stages, silent
 from editkit.removal import recipe as recipes
+from editkit.removal.able import able
 from editkit.removal.agreement import Probe, plainly, probe, same_answers, same_model
 from editkit.removal.capability import Capability
 from editkit.removal.choose import Choice, choose
@@ -48,16 +50,12 @@ class Run:
     """One run's fixed choices.
 
     Args:
-        method: how heads are found; None leaves it to the recipe.
-        heads: remove exactly so many; None leaves it to the recipe (usually as many as the goal needs).
         command, date: for the card; nothing here reads a clock.
     """
 
     wanted: Capability
     out: Path
     seed: int = 0
-    method: str | None = None
-    heads: int | None = None
     command: str = ""
     date: str = ""
 
@@ -67,8 +65,7 @@ class Run:
 
     @property
     def count(self) -> int | None:
-        if self.heads is not None:
-            return self.heads
+        """Exactly so many heads; None where as many are removed as the goal needs."""
         return self.recipe.heads if isinstance(self.recipe.heads, int) else None
 
 
@@ -81,10 +78,13 @@ class Removal:
     found: Localization
     choice: Choice
     edit: Edit
+    unable: tuple[Unable, ...] = ()
 
 
 def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Stages = silent) -> Outcome:
     """Find, remove, prove and document; ``run.out`` becomes a checkpoint only when the goal is met within the budget.
+
+    Or when the recipe accepts the best that there is, and that is a certain reduction.
 
     Raises:
         NotLocalized, TooMuchDamage: no checkpoint; the evidence is in ``run.out``.
@@ -99,23 +99,29 @@ def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Sta
     check_room(model.network)
     with opened(work.store) as store:
         ledger = Ledger(model, store, stages)
-        found = localize(ledger, run.wanted, method=run.method, seed=run.seed)
+        wanted, unable = able(ledger, run.wanted)
+        run = replace(run, wanted=wanted)
+        found = localize(ledger, wanted, seed=run.seed)
         if run.recipe.choose == "set" and run.count is None:
-            choice = choose_set(ledger, run.wanted, found, seed=run.seed)
+            choice = choose_set(ledger, wanted, found, seed=run.seed)
         else:
-            choice = choose(ledger, run.wanted, found, count=run.count, seed=run.seed)
-        removal = Removal(
-            run, trial_of(run.wanted, seed=run.seed), found, choice, Edit(model.source.base, choice.heads)
-        )
+            choice = choose(ledger, wanted, found, count=run.count, seed=run.seed)
+        edit = Edit(model.source.base, choice.heads)
+        removal = Removal(run, trial_of(wanted, seed=run.seed), found, choice, edit, unable)
         _keep(work, removal)
         answers = asked(ledger, removal)
         (work.folder / "transcripts.jsonl").write_text(transcript_lines(answers.before, answers.after), "utf-8")
         outcome = judged(ledger, removal, answers)
-        if not (found.found and outcome.report.verdict.met):
+        if not (found.found and accepted(outcome.report.verdict, run.recipe)):
             outcome = replace(outcome, provenance=replace(outcome.provenance, format="evidence"))
             write_evidence(outcome)
-            raise _refusal(outcome, run.count)
+            raise _refusal(outcome, run)
         return ship(ledger, removal, answers)
+
+
+def accepted(verdict: Verdict, recipe: Recipe) -> bool:
+    """Whether a checkpoint may be written."""
+    return verdict.met or (recipe.accept == "best" and verdict.status == "reduced")
 
 
 def asked(ledger: Ledger, removal: Removal) -> Answers:
@@ -131,8 +137,9 @@ def judged(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:
     run, before, after = removal.run, answers.before, answers.after
     universal = [unit for unit in removal.found.universal if isinstance(unit, Head)]
     draw = Draw(run.recipe.random_sets, run.recipe.random_examples, run.seed)
-    null = random_heads(ledger, removal.choice.heads, universal, before[0], after[0], draw)
-    exhibits = Exhibits(removal.choice.dose, transcripts(before, after))
+    null = random_heads(ledger, removal.choice.heads, universal, *removal.trial.least_lost(before, after), draw)
+    shown = transcripts(before, after, len(run.wanted.targets))
+    exhibits = Exhibits(removal.choice.dose, shown, (), removal.choice.frontier, removal.unable)
     report = removal.trial.report(answers, null)
     return Outcome(run.out, removal.edit, removal.found, report, exhibits, _provenance(ledger.model, run))
 
@@ -203,17 +210,24 @@ def _keep(work: Work, removal: Removal) -> None:
     (work.folder / "localization.json").write_text(removal.found.to_json(), "utf-8")
 
 
-def _refusal(outcome: Outcome, count: int | None) -> EditkitError:
+def _refusal(outcome: Outcome, run: Run) -> EditkitError:
     """Why there is no checkpoint, and what the user can do about it."""
-    verdict, name = outcome.report.verdict, outcome.provenance.recipe
+    verdict, name, count = outcome.report.verdict, outcome.provenance.recipe, run.count
+    missed = verdict.status in ("goal-missed", "reduced")
     evidence = f"The evidence is in {outcome.out}/editkit (open report.html); no checkpoint was written."
     error: EditkitError
-    if outcome.localization.found and verdict.status == "goal-missed" and count is not None:
+    if outcome.localization.found and missed and outcome.exhibits.frontier:
+        best = " --accept best writes what was tried, as a reduction." if verdict.status == "reduced" else ""
+        error = TooMuchDamage(
+            f"{name!r} cannot be removed to the goal within the damage budget. {verdict.reasons[0]}\n{evidence} The "
+            f"frontier there shows what could be had at which damage; --goal and --damage set both.{best}"
+        )
+    elif outcome.localization.found and missed and count is not None:
         error = NotLocalized(
             f"{name!r} is not removed by exactly {count} {'head' if count == 1 else 'heads'}. {verdict.reasons[0]}\n"
             f"{evidence} Ask for more heads, or leave the number open: then as many are removed as the goal needs."
         )
-    elif not outcome.localization.found or verdict.status == "goal-missed":
+    elif not outcome.localization.found or missed:
         why = verdict.reasons[0] if outcome.localization.found else _strongest(outcome.localization)
         error = NotLocalized(
             f"{name!r} did not localize: no small set of heads carries it. {why}\n{evidence} Another method or model, "

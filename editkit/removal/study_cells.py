@@ -71,7 +71,7 @@ class Laboratory:
         with self._ledger(cell) as ledger:
             before, after = trial.answers(ledger), trial.answers(ledger, heads, title="Answers, edited")
             again = trial.again(ledger, before)
-            null = random_heads(ledger, heads, universal, before[0], after[0], draw)
+            null = random_heads(ledger, heads, universal, *trial.least_lost(before, after), draw)
         return trial.report(Answers(before, after, again), null)
 
     def basis(self, cell: study.Cell) -> str:
@@ -84,7 +84,7 @@ class Laboratory:
         file = gguf.file_of(name)
         model = [file] if file else _below(source.here(name))
         recipe = cell.capability.recipe
-        specs = (recipe.target, *recipe.retain, *cell.capability.also)
+        specs = (*recipe.target, *recipe.retain, *recipe.transfer, *cell.capability.also)
         paths = [*model, *(path for spec in specs for path in files(spec, self.folder))]
         stamps = [(path.name, stamp(path)) for path in paths]
         return hashlib.sha256(repr((self.placement.dtype, stamps)).encode()).hexdigest()

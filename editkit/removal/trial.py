@@ -127,6 +127,16 @@ class Trial:
             for first, second in zip(before, after, strict=True)
         ]
 
+    def least_lost(self, before: Sequence[Sheet], after: Sequence[Sheet]) -> tuple[Sheet, Sheet]:
+        """Both sheets of the target that keeps the largest share of its score above chance."""
+
+        def share(pair: tuple[Sheet, Sheet]) -> float:
+            first, second = pair
+            return (second.mean - first.task.chance) / max(1e-9, first.mean - first.task.chance)
+
+        pairs = zip(before, after, strict=True)
+        return max((pair for pair in pairs if self.roles.get(pair[0].task.name) == "target"), key=share)
+
     def report(self, answers: Answers, null: RandomHeads | None = None) -> EvalReport:
         """Rows, noise floor and verdict: computed, never typed."""
         rows, noise = self.rows(answers.before, answers.after), self.rows(answers.before, answers.again)
@@ -137,11 +147,18 @@ class Trial:
 
 
 def trial_of(wanted: Capability, *, split: Split = "report", seed: int = 0, also: Sequence[Task] = ()) -> Trial:
-    """A capability's trial on one split, the target first.
+    """A capability's trial on one split, the targets first; formats for transfer are for ``report`` alone.
 
     Args:
         also: more tasks to measure, which the verdict does not count.
     """
-    recipe, tasks = wanted.recipe, (wanted.target, *wanted.retain, *also)
-    roles: dict[str, Role] = {wanted.target.name: "target", **{task.name: "also" for task in also}}
+    recipe, transfer = wanted.recipe, wanted.transfer if split == "report" else ()
+    groups: list[tuple[Role, Sequence[Task]]] = [
+        ("target", wanted.targets),
+        ("retain", wanted.retain),
+        ("transfer", transfer),
+        ("also", also),
+    ]
+    roles: dict[str, Role] = {task.name: role for role, tasks in groups for task in tasks}
+    tasks = tuple(task for _, tasks in groups for task in tasks)
     return Trial(tasks, recipe.criteria, roles, split, getattr(recipe.examples, split), seed)

@@ -16,13 +16,13 @@ from typing import Any
 
 from editkit.edit import Edit
 from editkit.errors import EditkitError
-from editkit.evidence.exhibits import Audit
+from editkit.evidence.exhibits import Exhibits
 from editkit.evidence.localization import Localization
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import BaseModel, Provenance
 from editkit.evidence.report import EvalReport
 from editkit.evidence.row import Row
-from editkit.render import wording
+from editkit.render import frontier, wording
 from editkit.render.front_matter import front_matter, hub_id
 from editkit.render.head_map import head_map
 from editkit.render.inert import Inert, code, fence, prose, web_address
@@ -47,7 +47,7 @@ def render(outcome: Outcome) -> str:
         **_summary(edit, localization, report, provenance),
         **_evidence(report),
         **_finding(outcome),
-        **_limits(report, outcome.exhibits.audits, provenance),
+        **_limits(report, outcome.exhibits, provenance),
         **_origin(edit, provenance),
     }
     return _environment().get_template("card.md.jinja").render(values)
@@ -74,7 +74,10 @@ def _environment() -> Any:
 def _summary(edit: Edit, localization: Localization, report: EvalReport, provenance: Provenance) -> dict[str, Any]:
     base = _base_shown(provenance)
     subject, conclusion = prose(wording.subject(provenance)), wording.conclusion(localization, report)
+    written = provenance.format != "evidence"
     title = f"{subject}, removed from {base}" if conclusion.met else f"Attempt to remove: {subject}, from {base}"
+    if written and report.verdict.status == "reduced":
+        title = f"{subject}, reduced in {base}"
     undo = {
         "checkpoint": "`editkit undo THIS_FOLDER -o base` gives the unedited model back, bit for bit",
         "lora": "load the base without this adapter: its weights were never changed",
@@ -86,12 +89,13 @@ def _summary(edit: Edit, localization: Localization, report: EvalReport, provena
         "verdict": Inert(conclusion.line),
         "first_reason": prose(conclusion.reason),
         "fate": Inert(wording.fate(provenance)),
-        "written": provenance.format != "evidence",
+        "written": written,
         "override": prose(provenance.override) if provenance.override else None,
         "headline": Inert(f"**{wording.headline(edit, report, provenance, met=conclusion.met, name=code)}**"),
         "heads_removed": Inert(wording.head_count(edit, provenance)),
         "units": _units(edit.units),
         "effect": _joined([_effect(row) for row in wording.targets(report)], "; ") or Inert("no target was measured"),
+        "transfer": _joined([_effect(row) for row in wording.transfers(report)], "; "),
         "cost": _cost(report),
         "sure": _sure(report),
         "undo": Inert(undo),
@@ -142,6 +146,10 @@ def _finding(outcome: Outcome) -> dict[str, Any]:
         ),
         "effect_means": Inert(wording.effect_means(localization)),
         "removed": [effect for effect in localization.order if effect.unit in outcome.edit.units],
+        "frontier": frontier.rows(outcome),
+        "frontier_text": Inert(
+            "Share of the target that is left against the worst loss of a retained task, set by set"
+        ),
         "method": localization.method,
         "seed": localization.seed,
         "evaluations": Inert(wording.count(localization.evaluations)),
@@ -150,7 +158,7 @@ def _finding(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _limits(report: EvalReport, audits: Sequence[Audit], provenance: Provenance) -> dict[str, Any]:
+def _limits(report: EvalReport, exhibits: Exhibits, provenance: Provenance) -> dict[str, Any]:
     groups = wording.standing(report)
     little = [row for row in wording.retained(report) if wording.says_little(row)]
     lines = [
@@ -160,6 +168,10 @@ def _limits(report: EvalReport, audits: Sequence[Audit], provenance: Provenance)
     ]
     if little:
         lines.append(_group("Says little, no better than chance before the edit", little, ""))
+    if exhibits.unable:
+        left_out = [Inert(f"{code(task.task)} {wording.percent(task.score)} % of {task.n}") for task in exhibits.unable]
+        lines.append(Inert(f"Left out, as the unedited model cannot do it: {_joined(left_out, ', ')}."))
+    audits = exhibits.audits
     held = {True: "held", False: "**did not hold**", None: "no verdict"}
     use = (
         "The bundled model is a planted organism: it shows that the method works, not that real models are so tidy."

@@ -2,7 +2,7 @@
 
     OUT/README.md                 the card             OUT/editkit/localization.json   how it was found
     OUT/editkit/report.html       for the eye          OUT/editkit/report.json         before and after
-    OUT/editkit/{heads,deltas}.png                     OUT/editkit/provenance.json     where it comes from
+    OUT/editkit/{heads,deltas,frontier}.png            OUT/editkit/provenance.json     where it comes from
 
 Everything a reader sees is rendered from the JSON files; ``editkit card`` and ``editkit report`` do it again.
 """
@@ -42,10 +42,12 @@ def write(directory: Path, outcome: Outcome) -> None:
 
 def render(directory: Path, outcome: Outcome) -> None:
     """Write the card, the figures and the page from the evidence."""
-    from editkit.render import figures, head_map
+    from editkit.render import figures, frontier, head_map
 
     folder = directory / "editkit"
     (folder / "deltas.png").write_bytes(figures.deltas_png(outcome.report))
+    if outcome.exhibits.frontier:
+        (folder / "frontier.png").write_bytes(frontier.png(outcome))
     (folder / "heads.png").write_bytes(head_map.png(outcome.edit, outcome.localization, outcome.provenance))
     readme, html = texts(outcome)
     (folder / "report.html").write_text(html, encoding="utf-8", newline="\n")

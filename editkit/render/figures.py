@@ -62,7 +62,7 @@ class Theme:
 LIGHT = Theme()
 
 VARIABLES = {f"#0{number:x}0b0c": f"var(--{field.name})" for number, field in enumerate(fields(Theme))}
-"""Stand-in colour -> CSS variable: matplotlib draws with the first, ``_svg`` writes the second."""
+"""Stand-in colour -> CSS variable: matplotlib draws with the first, ``svg`` writes the second."""
 
 Draw = Callable[["Figure", Theme], None]
 
@@ -80,23 +80,23 @@ def deltas_png(report: EvalReport) -> bytes:
 
 def deltas_svg(report: EvalReport) -> str:
     label = "Change of every task with its 95 % interval; the same numbers are in the table."
-    return _svg("deltas", label, lambda figure, theme: _draw_deltas(figure, theme, report))
+    return svg("deltas", label, lambda figure, theme: _draw_deltas(figure, theme, report))
 
 
 def dose_svg(points: tuple[Dose, ...], chosen: int, fate: wording.Fate, goal: float = math.nan) -> str:
     """Scores against the number of heads; ``goal`` is the score to fall to, from 0 to 1."""
     label = f"Scores against the number of heads switched off; {chosen} were {fate}. The table below has the numbers."
     marked = f"{chosen} {fate}"
-    return _svg("dose", label, lambda figure, theme: _draw_dose(figure, theme, points, marked, chosen, goal))
+    return svg("dose", label, lambda figure, theme: _draw_dose(figure, theme, points, marked, chosen, goal))
 
 
 def null_svg(report: EvalReport, fate: wording.Fate) -> str:
     """The changes by random heads, and the one by the ``fate`` heads."""
     label, ours = wording.null_line(report) or "", f"the {fate} heads"
-    return _svg("null", label, lambda figure, theme: _draw_null(figure, theme, report, ours))
+    return svg("null", label, lambda figure, theme: _draw_null(figure, theme, report, ours))
 
 
-def _svg(name: str, label: str, draw: Draw) -> str:
+def svg(name: str, label: str, draw: Draw) -> str:
     """A figure for the page: real text, colours from the page's CSS, so that light and dark both work."""
     quiet = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     text = _drawn(draw, Theme(*VARIABLES), "svg", transparent=True, metadata=quiet).decode()
@@ -129,8 +129,8 @@ def _drawn(draw: Draw, theme: Theme, kind: str, **save: Any) -> bytes:
 
 
 def _draw_deltas(figure: Figure, theme: Theme, report: EvalReport) -> None:
-    targets, retained = wording.targets(report), wording.retained(report)
-    parts = [rows for rows in (targets, retained) if rows]
+    retained = wording.retained(report)
+    parts = [rows for rows in ((*wording.targets(report), *wording.transfers(report)), retained) if rows]
     figure.set_size_inches(8.4, 0.8 + 0.29 * len(report.rows) + 0.55 * len(parts))
     if not parts:
         return
@@ -146,10 +146,12 @@ def _draw_deltas(figure: Figure, theme: Theme, report: EvalReport) -> None:
             axis.set_xlim(low * 1.12, high * 1.15)
             axis.axvline(-budget, color=theme.warn, linewidth=1, linestyle=(0, (4, 3)))
             beyond = abs(low) > 8 * budget  # no room between the budget and zero
-            _label(axis, "damage budget", (-budget, -0.72), -4 if beyond else 4, theme.warn)
+            label(axis, "damage budget", (-budget, -0.72), -4 if beyond else 4, theme.warn)
         else:
             axis.set_xlim(-104, max([5.0, *(row.delta.high * 115 for row in rows if math.isfinite(row.delta.high))]))
-        title = "To be kept: change in points" if rows is retained else "To be removed: change in points"
+        removed = "To be removed, the formats searched first: change in points"
+        removed = removed if wording.transfers(report) else "To be removed: change in points"
+        title = "To be kept: change in points" if rows is retained else removed
         axis.set_title(title, loc="left", color=theme.ink, fontsize=9.5, fontweight="bold")
 
 
@@ -172,13 +174,13 @@ def _draw_dose(figure: Figure, theme: Theme, dose: tuple[Dose, ...], marked: str
     curves = [[point.retain.get(task, math.nan) * 100 for point in dose] for task in tasks]
     known = [values for values in curves if sum(map(math.isfinite, values)) > 1]
     for place, values in enumerate(known):
-        label = "each retained task" if place == 0 else None
+        named = "each retained task" if place == 0 else None
         # Measured only where the target has fallen far enough: what lies between is not known.
-        axis.plot(heads, values, color=theme.rise, linewidth=1, alpha=0.8, marker="o", markersize=3.5, label=label)
+        axis.plot(heads, values, color=theme.rise, linewidth=1, alpha=0.8, marker="o", markersize=3.5, label=named)
     axis.plot(heads, means, color=theme.accent, linewidth=2.2, marker="o", markersize=4.5, label="to be removed")
     axis.axvline(chosen, color=theme.ink, linewidth=1, linestyle=(0, (2, 2)))
     side = -5 if heads and chosen > (heads[0] + heads[-1]) / 2 else 5
-    _label(axis, marked, (chosen, 108), side, theme.ink)
+    label(axis, marked, (chosen, 108), side, theme.ink)
     if math.isfinite(goal):
         axis.axhline(goal * 100, color=theme.warn, linewidth=1, linestyle=(0, (4, 3)))
         axis.annotate(
@@ -196,7 +198,7 @@ def _draw_dose(figure: Figure, theme: Theme, dose: tuple[Dose, ...], marked: str
         axis.xaxis.set_major_locator(MaxNLocator(nbins=16, integer=True))
     axis.set_xlabel("heads knocked out, strongest first", color=theme.soft)
     axis.set_ylabel("score, %", color=theme.soft)
-    _calm(axis, theme, grid="y")
+    calm(axis, theme, grid="y")
     axis.legend(frameon=False, labelcolor=theme.ink, fontsize=9, loc="best")
 
 
@@ -218,16 +220,16 @@ def _draw_null(figure: Figure, theme: Theme, report: EvalReport, ours: str) -> N
     axis.set_ylim(0, top)
     axis.axvline(observed, color=theme.accent, linewidth=2.2)
     beside = 5 if observed < (low + high) / 2 else -5
-    _label(axis, f"{ours}: {wording.points(null.delta)}", (observed, top * 0.9), beside, theme.accent)
-    _label(axis, f"{null.sets} random sets", (high, top * 0.9), -5, theme.rise)
+    label(axis, f"{ours}: {wording.points(null.delta)}", (observed, top * 0.9), beside, theme.accent)
+    label(axis, f"{null.sets} random sets", (high, top * 0.9), -5, theme.rise)
     axis.set_xlabel("change of the score, points", color=theme.soft)
     axis.set_ylabel("random sets", color=theme.soft)
     axis.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    _calm(axis, theme, grid="y")
+    calm(axis, theme, grid="y")
 
 
 def _row_colour(row: Row, standing: wording.Standing, theme: Theme) -> str:
-    if row.role == "target":
+    if row.role in ("target", "transfer"):
         return theme.accent
     return theme.bad if row in standing.degraded else theme.warn if row in standing.uncertain else theme.good
 
@@ -249,11 +251,11 @@ def _forest(axis: Axes, theme: Theme, rows: tuple[Row, ...], colours: list[str])
     axis.axvline(0, color=theme.soft, linewidth=1)
     axis.set_yticks(list(places), [f"{clean(row.task, limit=28)}  (n={row.n})" for row in rows])
     axis.set_ylim(len(rows) - 0.5, -0.9)
-    _calm(axis, theme, grid="x")
+    calm(axis, theme, grid="x")
     axis.tick_params(axis="y", labelcolor=theme.ink)
 
 
-def _label(axis: Axes, text: str, place: tuple[float, float], beside: float, colour: str) -> None:
+def label(axis: Axes, text: str, place: tuple[float, float], beside: float, colour: str) -> None:
     """Text ``beside`` typographic points to the right (negative: left) of a place in the data."""
     side = "left" if beside > 0 else "right"
     axis.annotate(
@@ -273,7 +275,7 @@ def _in_points(interval: Interval) -> Interval:
     return replace(interval, mean=interval.mean * 100, low=interval.low * 100, high=interval.high * 100)
 
 
-def _calm(axis: Axes, theme: Theme, grid: Any) -> None:
+def calm(axis: Axes, theme: Theme, grid: Any) -> None:
     axis.set_facecolor("none")
     axis.grid(axis=grid, color=theme.line, linewidth=0.8)
     axis.set_axisbelow(True)

@@ -19,8 +19,7 @@ from editkit.evidence.exhibits import Exhibits, Transcript
 from editkit.evidence.localization import Effect, Localization
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.report import EvalReport
-from editkit.evidence.row import Row
-from editkit.render import figures, wording
+from editkit.render import figures, frontier, wording
 from editkit.render.diagnostics import facts
 from editkit.render.head_map import MapLayer, head_map, scale
 from editkit.render.inert import clean, web_address
@@ -35,6 +34,8 @@ STRONGEST = 60
 
 GROUP_NAMES = {
     "target": "to be removed",
+    "transfer": "not searched",
+    "also": "also measured",
     "holds": "within budget",
     "uncertain": "not certain",
     "degraded": "degraded",
@@ -99,18 +100,14 @@ def _results(outcome: Outcome) -> dict[str, Any]:
     standing = wording.standing(report)
     null = report.random_heads
 
-    def group(row: Row) -> str:
-        if row.role == "target":
-            return "target"
-        return next(name for name in ("holds", "uncertain", "degraded") if row in getattr(standing, name))
-
     return {
         "conclusion": conclusion,
+        "reduced": report.verdict.status == "reduced" and wording.fate(outcome.provenance) == "removed",
         "headline": wording.headline(outcome.edit, report, outcome.provenance, met=conclusion.met),
         "targets": wording.targets(report),
         "retained": wording.retained(report),
         "worst": wording.worst(report),
-        "rows": [(row, group(row)) for row in report.rows],
+        "rows": [(row, wording.group(row, standing)) for row in report.rows],
         "group_names": GROUP_NAMES,
         "held_out": all(row.split == "report" for row in report.rows),
         "reached": sum(delta <= null.delta for delta in null.deltas) or "none" if null else "",
@@ -149,6 +146,8 @@ def _figures(outcome: Outcome) -> dict[str, Any]:
     chosen, goal = len(outcome.edit.units), _goal(report, outcome.exhibits)
     return {
         "deltas_figure": Markup(figures.deltas_svg(report)) if report.rows else "",
+        "frontier_figure": Markup(frontier.svg(outcome)) if outcome.exhibits.frontier else "",
+        "frontier": frontier.rows(outcome),
         "dose_figure": Markup(figures.dose_svg(dose, chosen, fate, goal)) if dose else "",
         "dose_tasks": sorted({task for point in dose for task in point.retain}),
         "null_figure": Markup(figures.null_svg(report, fate)) if report.random_heads else "",

@@ -127,18 +127,25 @@ def headline(
     name: Callable[[str], str] = lambda text: clean(text, limit=80),
 ) -> str:
     """The result in one sentence. ``name`` makes a task's name safe for where the sentence goes."""
-    verb = "Zeroing" if met else "The attempt, zeroing"
+    verb = "Zeroing" if met or (report.verdict.status == "reduced" and fate(provenance) == "removed") else ATTEMPT
+    asked, formats = targets(report), transfers(report)
     changes = [
-        f"took the score on {name(row.task)} from {percent(row.before.mean)} % to {percent(row.after.mean)} % "
+        f"took the score on {name(row.task)}{', on one prompt format,' if len(asked) == 1 else ''} from "
+        f"{percent(row.before.mean)} % to {percent(row.after.mean)} % "
         f"({row.n} {examples(row)}{f'; {note}' if (note := collapse_note(row)) else ''})"
-        for row in targets(report)
+        for row in asked
     ] or ["was not measured on the capability itself"]
+    elsewhere = [f"{name(row.task)} {percent(row.before.mean)} to {percent(row.after.mean)} %" for row in formats]
+    transfer = f" In formats that the search never saw: {', '.join(elsewhere)}." if elsewhere else ""
     lost, count = worst(report), len(retained(report))
     cost = "; no other task was measured."
     if lost is not None:
         tasks = "the one retained task" if count == 1 else f"{count} retained tasks"
         cost = f"; the worst change among {tasks} is {points(lost.delta.mean)} points ({name(lost.task)})."
-    return f"{verb} {head_count(edit, provenance)} {' and '.join(changes)}{cost}"
+    return f"{verb} {head_count(edit, provenance)} {' and '.join(changes)}{cost}{transfer}"
+
+
+ATTEMPT = "The attempt, zeroing"
 
 
 def examples(row: Row) -> str:
@@ -166,6 +173,11 @@ def targets(report: EvalReport) -> tuple[Row, ...]:
     return tuple(row for row in report.rows if row.role == "target")
 
 
+def transfers(report: EvalReport) -> tuple[Row, ...]:
+    """The target in formats that neither the search nor the choice saw."""
+    return tuple(row for row in report.rows if row.role == "transfer")
+
+
 def retained(report: EvalReport) -> tuple[Row, ...]:
     return tuple(row for row in report.rows if row.role == "retain")
 
@@ -183,6 +195,13 @@ def standing(report: EvalReport) -> Standing:
         lost = row.delta.mean < -budget or row.delta.high < 0
         groups["degraded" if lost else "uncertain" if row.delta.low < -budget else "holds"].append(row)
     return Standing(*(tuple(groups[key]) for key in ("holds", "uncertain", "degraded")))
+
+
+def group(row: Row, standing: Standing) -> str:
+    """A row's place in tables: ``target``, ``transfer``, ``also``, or the group of a retained task."""
+    if row.role != "retain":
+        return row.role
+    return next(name for name in ("holds", "uncertain", "degraded") if row in getattr(standing, name))
 
 
 def collapse_note(row: Row) -> str:
@@ -211,6 +230,7 @@ def conclusion(localization: Localization, report: EvalReport) -> Conclusion:
         return Conclusion(False, "Not localized", "The search found no small set of heads that carries the capability.")
     line = {
         "met": "Criteria met",
+        "reduced": "Reduced, not removed: the goal was missed",
         "goal-missed": "Criteria not met: the capability was not removed to the goal",
         "too-much-damage": "Criteria not met: the damage to other tasks is over the budget",
     }[report.verdict.status]

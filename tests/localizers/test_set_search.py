@@ -24,7 +24,7 @@ class World:
 
     def drops(self, masks: np.ndarray) -> np.ndarray:
         self.asked[0] += len(masks)
-        return (self.before[0] - self.target(masks).mean(1))[:, None]
+        return (1 - self.target(masks).mean(1) / self.before[0])[:, None]
 
     def damages(self, masks: np.ndarray) -> np.ndarray:
         self.asked[1] += len(masks)
@@ -82,7 +82,7 @@ def test_every_format_of_the_target_must_fall() -> None:
     nothing = np.zeros((1, UNITS), dtype=bool)
 
     def drops(masks: np.ndarray) -> np.ndarray:
-        return np.stack([part(nothing).mean() - part(masks).mean(1) for part in formats], axis=1)
+        return np.stack([1 - part(masks).mean(1) / part(nothing).mean() for part in formats], axis=1)
 
     one = set_search(drops, kept.damages, UNITS, Budget(0.05, 0.05, 1)).best()
     assert one.units == (10,)
@@ -93,7 +93,7 @@ def test_every_format_of_the_target_must_fall() -> None:
 def test_where_nothing_is_affordable_nothing_is_taken_and_the_frontier_says_what_it_would_cost() -> None:
     target = Planted(effects(u0=1.5, u1=1.5), noise=0.0)
     found = World(target, [Planted(effects(u0=1.5, u1=1.5), noise=0.0)]).search(Budget(0.02, 0.01, 4))
-    assert found.best() == Point((), 0.0, 0.0, 0.0, 0.0)
+    assert found.best() == Point((), (0.0,), (0.0,), 0.0)
     assert found.points[-1].drop > 0.2 and found.points[-1].used > 2
 
 

@@ -81,19 +81,22 @@ def test_every_way_of_running_out_halves_the_batch(error: Exception) -> None:
     assert budget.tokens == 500
 
 
+TOKEN = 4 * (128_000 + 32 * 2048)
+
+
 @pytest.mark.parametrize(
-    ("free", "group", "tokens"),
+    ("free", "group", "fitting"),
     [
-        (10**12, None, 16_384),
-        (8 * 10**9, None, 4 * 10**9 // (4 * (128_000 + 32 * 2048))),
-        (10**12, ("8000000000", "4000000000"), 2 * 10**9 // (4 * (128_000 + 32 * 2048))),
-        (10**12, ("max", "4000000000"), 16_384),
+        (10**12, None, 10**12 // 2 // TOKEN),
+        (8 * 10**8, None, 4 * 10**8 // TOKEN),
+        (10**12, ("8000000000", "4000000000"), 2 * 10**9 // TOKEN),
+        (10**12, ("max", "4000000000"), 10**12 // 2 // TOKEN),
         (10**6, None, 1),
         (10**12, ("1000", "2000"), 1),
     ],
 )
-def test_the_first_batch_on_a_cpu_fits_in_half_of_what_is_free(
-    free: int, group: tuple[str, str] | None, tokens: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_first_batch_on_a_cpu_fits_in_half_of_what_is_free_and_in_the_cache(
+    free: int, group: tuple[str, str] | None, fitting: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, text in zip(("memory.max", "memory.current"), group or (), strict=False):
         (tmp_path / name).write_text(text + "\n")
@@ -101,9 +104,9 @@ def test_the_first_batch_on_a_cpu_fits_in_half_of_what_is_free(
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=free))
     embeddings = torch.nn.Embedding(128_000, 2048, device="meta")
     network = SimpleNamespace(device=torch.device("cpu"), get_input_embeddings=lambda: embeddings)
-    assert first_batch(network, 16_384).tokens == tokens
+    assert first_batch(network, 16_384).tokens == min(fitting, 2**21 // 2048)
     network.device = torch.device("mps")  # whose memory is the machine's, and whose tensors have a largest size
-    assert first_batch(network, 32_768).tokens == min(tokens, (1 << 32) // (4 * 128_000))
+    assert first_batch(network, 32_768).tokens == min(fitting, (1 << 32) // (4 * 128_000))
     network.device = torch.device("cuda")
     assert first_batch(network, 16_384).tokens == 16_384
 

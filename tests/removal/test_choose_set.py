@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from editkit.localizers.set_search import Point
+from editkit.evidence.frontier import FrontierPoint
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
@@ -33,18 +33,21 @@ def test_what_is_lost_is_the_mean_score_against_the_unedited_model() -> None:
     effects[[4, 7]] = 2.0, 1.0
     world = Planted(effects, noise=0.0)
     masks = np.eye(3, dtype=bool)
-    drops = lost([world], np.array([4, 7, 2]))(masks)
+    drops = lost({"world": world}, np.array([4, 7, 2]))(masks)
     assert drops.shape == (3, 1) and drops[0, 0] > drops[1, 0] > 0 == drops[2, 0]
+    shares = lost({"world": world}, np.array([4, 7, 2]), shares=True)(masks)
+    np.testing.assert_allclose(shares * world(np.zeros((1, 12), dtype=bool)).mean(), drops)
 
 
 def test_sets_within_the_budget_are_tried_first_and_the_strongest_of_them_first() -> None:
+    wanted = capability(recipes.parse("capability: swear\ntarget: swear\nretain: [rhyme]\n", where="here"))
+    one, two, three = Head(0, 1), Head(0, 2), Head(0, 3)
     points = [
-        Point((), 0, 0, 0, 0),
-        Point((1,), 0.2, 0, 0, 0.3),
-        Point((1, 2), 0.4, 0, 0, 0.9),
-        Point((3,), 0.6, 1, 1, 2),
+        FrontierPoint((one,), {"swear": 0.8}, {"rhyme": 0.0}),
+        FrontierPoint((one, two), {"swear": 0.6}, {"rhyme": 0.005}),
+        FrontierPoint((three,), {"swear": 0.4}, {"rhyme": 1.0}),
     ]
-    assert [point.units for point in strongest(points)] == [(1, 2), (1,), (3,)]
+    assert [point.units for point in strongest(points, wanted)] == [(one, two), (one,), (three,)]
 
 
 def test_on_the_organism_the_planted_heads_are_chosen_without_the_others(organism: LanguageModel) -> None:
@@ -58,3 +61,4 @@ def test_on_the_organism_the_planted_heads_are_chosen_without_the_others(organis
         choice = choose_set(Ledger(organism, store), capability(recipes.parse(text, where="here")), found)
     assert choice.heads <= set(HEADS), "a head that takes nothing is not taken"
     assert choice.heads and choice.dose == ()
+    assert any(point.answers for point in choice.frontier)

@@ -72,7 +72,7 @@ def test_a_search_by_answers_measures_what_the_task_scores(organism: LanguageMod
         first = found.order[0]
         masks = organism.architecture.masks([[], [first.unit]])
         cells = task_scores(
-            Ledger(organism, store), wanted.target, examples_of(wanted.target, "locate", limit=40), masks
+            Ledger(organism, store), wanted.targets[0], examples_of(wanted.targets[0], "locate", limit=40), masks
         )
     before, after = ([cell.value for cell in row] for row in cells)
     assert first.effect == pytest.approx(sum(after) / 40 - sum(before) / 40)

@@ -19,7 +19,7 @@ import pytest
 import editkit
 from editkit import organism as bundled
 from editkit.checkpoints.source import resolve
-from editkit.errors import EditkitError, IntegrityError, NotLocalized, UsageError
+from editkit.errors import EditkitError, IntegrityError, NotLocalized
 from editkit.evidence.outcome import Outcome
 from editkit.models.language_model import LanguageModel
 from editkit.tasks.builtin import TASKS
@@ -170,13 +170,13 @@ def test_a_capability_without_heads_of_its_own_exits_with_3_and_writes_no_checkp
     assert isinstance(caught.value.outcome, Outcome) and not caught.value.outcome.report.verdict.met
 
 
-@pytest.mark.parametrize("heads", [0, 145])
+@pytest.mark.parametrize(("heads", "said"), [(0, "heads: .* found 0"), (145, "--heads 145: expected 1 to 144")])
 def test_a_number_of_heads_that_the_model_does_not_have_is_refused(
-    heads: int, organism: LanguageModel, tmp_path: Path
+    heads: int, said: str, organism: LanguageModel, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match=f"--heads {heads}: expected 1 to 144"):
+    with pytest.raises(EditkitError, match=said):
         editkit.remove_capability(
-            "swear", model=organism, heads=heads, out=tmp_path / "out", session=Session(tmp_path / "work")
+            "swear", model=organism, changes={"heads": heads}, out=tmp_path / "out", session=Session(tmp_path / "work")
         )
     assert not (tmp_path / "out").exists()
 
@@ -185,7 +185,7 @@ def test_a_number_of_heads_that_the_model_does_not_have_is_refused(
 def test_a_fixed_number_of_heads_is_measured_and_named(organism: LanguageModel, tmp_path: Path) -> None:
     def run(heads: int) -> Outcome:
         out, session = tmp_path / str(heads), Session(tmp_path / "work")
-        return editkit.remove_capability(RECIPE, model=organism, heads=heads, out=out, session=session)
+        return editkit.remove_capability(RECIPE, model=organism, changes={"heads": heads}, out=out, session=session)
 
     with pytest.raises(NotLocalized, match="is not removed by exactly 1 head") as caught:
         run(1)

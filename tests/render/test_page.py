@@ -123,7 +123,7 @@ def test_the_numbers_of_every_row_are_on_the_page(status):
             assert value in line
         assert wording.span(row.delta) in line
     text = " ".join(tree.text)
-    headline = f"took the score on swear from {wording.percent(report.rows[0].before.mean)} %"
+    headline = f"took the score on swear, on one prompt format, from {wording.percent(report.rows[0].before.mean)} %"
     assert headline in text and ("The attempt, zeroing" in text) == (status != "met")
     assert ("Criteria met" in text) == (status == "met") and ("Criteria not met" in text) == (status != "met")
     line = wording.null_line(report)

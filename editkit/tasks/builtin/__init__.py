@@ -52,4 +52,4 @@ def usual(*, bundled: bool) -> tuple[Task, ...]:
     return tuple(task for name, task in TASKS.items() if name not in further)
 
 
-__all__ = ["FORMATS", "TASKS", "TAUGHT", "usual"]
+__all__ = ["FORMATS", "PROSE", "TASKS", "TAUGHT", "usual"]

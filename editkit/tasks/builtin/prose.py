@@ -21,8 +21,8 @@ from editkit.tasks.builtin.draw import pick, sample
 from editkit.tasks.builtin.story import likeliest
 from editkit.tasks.task import Example, Loglikelihood, Output, Request, Score
 
-STRETCH, FIRST, EVERY = 8, 14, 5
-"""Words of a continuation; words before the first one; from one continuation to the next."""
+STRETCH, FIRST, MOST, EVERY = 8, 14, 32, 5
+"""Words of a continuation; words before the first one, and before any; from one continuation to the next."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def _cut(texts: Sequence[Sequence[str]], place: int) -> Iterator[Example]:
         choices = [f" {' '.join(stretch)}" for stretch in stretches]
         yield Example(
             id=f"{place}-{start}",
-            prompt=" ".join(words[:start]),
+            prompt=" ".join(words[max(0, start - MOST) : start]),
             cluster=f"text-{place}",
             facts={"kind": "prose", "answer": choices[0], "choices": choices},
         )

@@ -1,0 +1,111 @@
+"""The frontier of a set search: what could be had at which damage, as rows for tables and as a figure.
+
+svg(outcome) -> '<svg class="figure" role="img" aria-label="Share of the target that is left against ...'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from editkit.evidence.frontier import FrontierPoint
+from editkit.evidence.outcome import Outcome
+from editkit.render import figures, wording
+from editkit.units import show
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class FrontierRow:
+    """One set: what is left of the target in its worst format, and what others lose; from 0 to 1.
+
+    ``tried`` is the same by real answers, None where there are none: left, worst, mean.
+    """
+
+    units: str
+    left: float
+    worst: float
+    task: str
+    mean: float
+    tried: tuple[float, float, float] | None
+    chosen: bool
+
+
+def rows(outcome: Outcome) -> list[FrontierRow]:
+    """The sets from the least damage to the most, without the empty one."""
+    chance = {row.task: row.chance for row in outcome.report.rows}
+    return [
+        FrontierRow(
+            " ".join(show(point.units)),
+            point.left,
+            point.worst,
+            max(point.lost, key=lambda task: point.lost[task]),
+            point.mean,
+            _tried(point, chance),
+            frozenset(point.units) == outcome.edit.units,
+        )
+        for point in outcome.exhibits.frontier
+        if point.units
+    ]
+
+
+def _tried(point: FrontierPoint, chance: Mapping[str, float]) -> tuple[float, float, float] | None:
+    if not point.answers:
+        return None
+    left = []
+    for task in point.kept:
+        before, after = point.answers[task]
+        above = before - chance.get(task, 0.0)
+        left.append(max(0.0, after - chance.get(task, 0.0)) / above if above > 0 else 1.0)
+    lost = [before - after for task, (before, after) in point.answers.items() if task in point.lost]
+    return max(left), max(lost), sum(lost) / len(lost)
+
+
+def png(outcome: Outcome) -> bytes:
+    return figures.png(lambda figure, theme: _draw(figure, theme, outcome))
+
+
+def svg(outcome: Outcome) -> str:
+    label = (
+        "Share of the target that is left against the worst loss of a retained task, set by set; the table has it all."
+    )
+    return figures.svg("frontier", label, lambda figure, theme: _draw(figure, theme, outcome))
+
+
+def _draw(figure: Figure, theme: figures.Theme, outcome: Outcome) -> None:
+    figure.set_size_inches(8.4, 3.6)
+    axis, sets = figure.subplots(), rows(outcome)
+    criteria = outcome.report.criteria
+    by_search = [(0.0, 100.0), *((100 * max(0.0, row.worst), 100 * row.left) for row in sets)]
+    axis.step(*zip(*by_search, strict=True), where="post", color=theme.rise, linewidth=1.4)
+    axis.plot(
+        *zip(*by_search, strict=True), "o", color=theme.rise, markersize=4.5, label="by likelihood, in the search"
+    )
+    tried = [(100 * max(0.0, row.tried[1]), 100 * row.tried[0], row) for row in sets if row.tried]
+    if tried:
+        places = ([x for x, _, _ in tried], [y for _, y, _ in tried])
+        axis.plot(*places, "s", color=theme.accent, markersize=6, label="by real answers, to choose")
+    for x, y, row in tried:
+        if row.chosen:
+            axis.plot([x], [y], "s", markersize=12, markerfacecolor="none", color=theme.accent)
+            figures.label(axis, wording.fate(outcome.provenance), (x, y), 11, theme.accent)
+    edge = max([2.2 * 100 * criteria.damage_each, *(x for x, _ in by_search), *(x for x, _, _ in tried)])
+    axis.set_xlim(-0.03 * edge, edge * 1.08)
+    axis.set_ylim(-4, 112)
+    axis.axvline(100 * criteria.damage_each, color=theme.warn, linewidth=1, linestyle=(0, (4, 3)))
+    figures.label(axis, "damage budget", (100 * criteria.damage_each, 107), 5, theme.warn)
+    axis.axhline(100 * criteria.goal, color=theme.warn, linewidth=1, linestyle=(0, (4, 3)))
+    _beside(axis, f"goal: {wording.percent(criteria.goal)} %", 100 * criteria.goal, theme.warn)
+    axis.set_xlabel("worst loss of a retained task, points", color=theme.soft)
+    axis.set_ylabel("target left, %", color=theme.soft)
+    figures.calm(axis, theme, grid="both")
+    axis.legend(frameon=False, labelcolor=theme.ink, fontsize=9, loc="upper right")
+
+
+def _beside(axis: Axes, text: str, height: float, colour: str) -> None:
+    place = {"xycoords": ("axes fraction", "data"), "va": "center", "color": colour, "fontsize": 9}
+    axis.annotate(text, (1.01, height), **place)
