@@ -76,7 +76,9 @@ def test_rooms_without_a_live_model_import_no_torch(room: str) -> None:
 
 def test_every_file_that_the_docs_name_is_there() -> None:
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "tests" / "README.md"]:
-        for name in re.findall(r"`((?:editkit|tests|benchmarks|recipes)/[\w/-]+\.(?:py|yaml))`", page.read_text("utf-8")):
+        for name in re.findall(
+            r"`((?:editkit|tests|benchmarks|recipes)/[\w/-]+\.(?:py|yaml))`", page.read_text("utf-8")
+        ):
             assert (ROOT / name).exists(), f"{page.name} names {name}"
 
 

@@ -27,7 +27,7 @@ HERE = Path(__file__).parents[1]
 MANIFEST = Path(organism.__file__).parent / "manifest.json"
 SKILLS = [*layout.SKILLS, layout.FACTS_BY_LETTER]
 CLEAN = ["swear", "rhyme", "arithmetic"]
-FEW = 40
+FEW = 24
 lessons = cache(teaching.lessons)
 """Made once: four tests look at them."""
 
