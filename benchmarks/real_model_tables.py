@@ -94,7 +94,7 @@ def _search() -> Iterator[str]:
         found, changes = _read("search", name), _changes(name)
         if found is None or changes is None:
             continue
-        from scipy.stats import spearmanr
+        from scipy.stats import rankdata
 
         best = np.argsort(changes.mean(1))
         for method, row in found.items():
@@ -104,7 +104,8 @@ def _search() -> Iterator[str]:
                 for column, value in zip(row["columns"], row["effect"], strict=True)
                 if value is not None
             ]
-            correlation = spearmanr(*zip(*numbers, strict=True)).statistic if len(numbers) > 2 else float("nan")
+            ranks = np.apply_along_axis(rankdata, 0, np.array(numbers))
+            correlation = float(np.corrcoef(ranks.T)[0, 1])
             cost = row["rows"] / found["one-shot"]["rows"]
             yield f"| {name} | {method} | {hits[0]} of 5 | {hits[1]} of 10 | {correlation:.2f} | {cost:.2f} |"
     yield ""

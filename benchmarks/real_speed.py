@@ -101,8 +101,8 @@ def main() -> None:
         "# Where the time goes on a real model",
         "",
         f"SmolLM2-135M-Instruct, {options.dtype}, {torch.get_num_threads()} threads, {platform.machine()}; few-shot "
-        f"addition, {len(rows)} prompts of {width} tokens under {len(masks)} masks. The machine's own product of 2,048 x "
-        f"576 by 576 x 1,536: {best / 1e9:,.0f} GFLOP/s. `python -m benchmarks.real_speed` writes this file.",
+        f"addition, {len(rows)} prompts of {width} tokens under {len(masks)} masks. The machine's own product of 2,048 "
+        f"x 576 by 576 x 1,536: {best / 1e9:,.0f} GFLOP/s. `python -m benchmarks.real_speed` writes this file.",
         "",
         "| what | tokens a second | of the plain network | of the product's speed | time in products and attention |",
         "|---|--:|--:|--:|--:|",

@@ -1,8 +1,9 @@
-"""What all tests share: the organism, loaded once, its full removals, run once, and a cache for each test."""
+"""What all tests share: the organism, loaded once, removals from it, each run once, and a cache for each test."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,13 +41,28 @@ def organism() -> LanguageModel:
     return load()
 
 
+QUICK = """
+capability: swear
+target: swear
+retain: [rhyme, recall, facts, story]
+examples: {locate: 32, choose: 16, report: 24}
+universal_examples: 12
+random_sets: 19
+random_examples: 12
+max_heads: 5
+"""
+"""The built-in recipe with half of the retained tasks and few examples: the same steps and criteria."""
+
+
 @dataclass(frozen=True)
 class Removed:
-    """The full removals of a session: each recipe's is run once, with default settings."""
+    """The removals of a session, each run once: a built-in recipe's, or with few examples (``QUICK``)."""
 
     folder: Path
     model: LanguageModel
     known: dict[str, Outcome] = field(default_factory=dict)
+    cells: dict[str, int] = field(default_factory=dict)
+    """How many measurements the store held after it."""
 
     @property
     def cache(self) -> Path:
@@ -57,15 +73,36 @@ class Removed:
         import editkit
 
         if name not in self.known:
+            recipe = self.recipe if name == "quick" else name
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("EDITKIT_CACHE", str(self.cache))
-                self.known[name] = editkit.remove_capability(name, model=self.model, out=self.folder / name)
+                self.known[name] = editkit.remove_capability(recipe, model=self.model, out=self.folder / name)
+            self.cells[name] = cells_in(self.cache)
         return self.known[name]
+
+    @property
+    def recipe(self) -> Path:
+        """The file of the quick recipe."""
+        path = self.folder / "quick.yaml"
+        path.write_text(QUICK)
+        return path
+
+
+def cells_in(folder: Path) -> int:
+    """How many measurements the store below a folder holds; 0 while it is not there, or is being made."""
+    path = next(folder.rglob("*.sqlite"), None)
+    if path is None:
+        return 0
+    try:
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5) as connection:
+            return connection.execute("SELECT count(*) FROM cell").fetchone()[0]
+    except sqlite3.OperationalError:
+        return 0
 
 
 @pytest.fixture(scope="session")
 def removed(organism: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> Removed:
-    """Recipe name -> its outcome on the bundled model; only for tests that change nothing in its folder."""
+    """Recipe name, or ``quick`` -> its outcome on the bundled model; for tests that change nothing in its folder."""
     return Removed(tmp_path_factory.mktemp("removed"), organism)
 
 

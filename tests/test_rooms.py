@@ -74,6 +74,14 @@ def test_rooms_without_a_live_model_import_no_torch(room: str) -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+def test_every_file_that_the_docs_name_is_there() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "tests" / "README.md"]:
+        for name in re.findall(
+            r"`((?:editkit|tests|benchmarks|recipes)/[\w/-]+\.(?:py|yaml))`", page.read_text("utf-8")
+        ):
+            assert (ROOT / name).exists(), f"{page.name} names {name}"
+
+
 def test_the_readme_says_how_many_model_types_the_tests_prove() -> None:
     assert f"{len(TYPES)} model types are proved by the tests" in (ROOT / "README.md").read_text("utf-8")
 

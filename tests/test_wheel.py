@@ -68,6 +68,12 @@ def test_recipes_and_tasks_are_listed(installed: Path) -> None:
     assert "swear" in run(installed, "recipes") and "swear" in run(installed, "tasks")
 
 
+def test_a_head_is_removed_from_the_bundled_model(installed: Path, tmp_path: Path) -> None:
+    run(installed, "bake", "--heads", "L1H3", "-o", str(tmp_path / "out"))
+    assert "every other byte is the base's" in run(installed, "verify", str(tmp_path / "out"), "--base", "organism")
+
+
+@pytest.mark.thorough
 def test_the_bundled_model_loses_a_capability(installed: Path, tmp_path: Path) -> None:
     short = recipes.read("swear").model_dump(mode="json") | SHORT
     (tmp_path / "short.yaml").write_text(yaml.safe_dump(short), "utf-8")

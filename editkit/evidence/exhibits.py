@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from editkit.errors import EditkitError
@@ -102,16 +102,9 @@ class Exhibits:
     def to_dict(self) -> dict[str, Any]:
         """The keys that ``report.json`` gets."""
         return {
-            "dose": [
-                {
-                    "heads": dose.heads,
-                    "target": {"mean": dose.target.mean, "low": dose.target.low, "high": dose.target.high},
-                    "retain": dict(dose.retain),
-                }
-                for dose in self.dose
-            ],
-            "transcripts": [vars(transcript) for transcript in self.transcripts],
-            "audits": [vars(audit) for audit in self.audits],
+            "dose": [asdict(dose) for dose in self.dose],
+            "transcripts": [asdict(transcript) for transcript in self.transcripts],
+            "audits": [asdict(audit) for audit in self.audits],
             "frontier": [point.to_dict() for point in self.frontier],
-            "unable": [vars(task) for task in self.unable],
+            "unable": [asdict(task) for task in self.unable],
         }

@@ -35,6 +35,7 @@ class Row:
         p_equivalent: TOST at the damage budget of each task; small = shown to be unchanged.
         detectable: the smallest change this many examples would have shown (80 % power); None where they lie in too
             few clusters to show any.
+        clusters: how many clusters the examples lie in, which intervals and p are computed over; None = not known.
     """
 
     task: str
@@ -52,6 +53,7 @@ class Row:
     p_holm: float | None = None
     p_equivalent: float | None = None
     detectable: float | None = None
+    clusters: int | None = None
 
 
 def row(
@@ -60,8 +62,7 @@ def row(
     *,
     split: str,
     chance: float,
-    before: Sequence[Score],
-    after: Sequence[Score],
+    pairs: Sequence[tuple[Score, Score]],
     rng: np.random.Generator,
     margin: float,
     clusters: Sequence[str] | None = None,
@@ -69,12 +70,11 @@ def row(
     """Compare one task's scores of two models, or of one model twice (the A/A noise floor).
 
     Args:
-        before: the unedited model's scores.
-        after: the edited model's, of the same examples in the same order.
+        pairs: each example's score before and after.
         clusters: each example's ``cluster``; an empty name stands alone.
         margin: how much change counts as none, in score points: the recipe's ``damage_each``.
     """
-    first, second = [score.value for score in before], [score.value for score in after]
+    first, second = [before.value for before, _ in pairs], [after.value for _, after in pairs]
     labels = None if clusters is None else samples.labels(clusters)
     few = labels is not None and len(set(labels)) < paired_tests.FEWEST_CLUSTERS
     try:
@@ -88,11 +88,12 @@ def row(
             after=intervals.mean_interval(second, rng=rng, clusters=labels),
             delta=intervals.change_interval(first, second, rng=rng, clusters=labels),
             p=paired_tests.change_p(first, second, rng=rng, clusters=labels),
-            collapse_before=float(np.mean([not score.valid for score in before])),
-            collapse_after=float(np.mean([not score.valid for score in after])),
-            kept=float(np.mean([(new if new.valid else old).value for old, new in zip(before, after, strict=True)])),
+            collapse_before=float(np.mean([not before.valid for before, _ in pairs])),
+            collapse_after=float(np.mean([not after.valid for _, after in pairs])),
+            kept=float(np.mean([(new if new.valid else old).value for old, new in pairs])),
             p_equivalent=paired_tests.equivalence_p(first, second, margin=margin, clusters=labels),
             detectable=None if few else paired_tests.detectable(first, second, clusters=labels),
+            clusters=None if labels is None else len(set(labels)),
         )
     except EditkitError as error:
         raise EditkitError(f"Task {task!r}, split {split!r}: {error}") from error

@@ -8,17 +8,15 @@ Inspection(name="meta-llama/Llama-3.2-1B-Instruct", architecture=<16 layers x 32
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from editkit.checkpoints import architecture, config_fields, convert, dequantize, gguf, headers
 from editkit.checkpoints.architecture import Architecture
-from editkit.checkpoints.config_fields import Fields
 from editkit.checkpoints.headers import TensorInfo
 from editkit.checkpoints.source import BUNDLED, cached, here, hub_id, is_bundled, weight_files
 from editkit.errors import EditkitError, Unreachable
@@ -28,8 +26,6 @@ from editkit.writing.slices import ZERO_IS_ZERO
 
 _SAFETENSORS = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 """torch's names of dtypes -> those of safetensors."""
-
-REMEDY = "edit the unquantized checkpoint, then quantize the result"
 
 
 @dataclass(frozen=True)
@@ -105,7 +101,7 @@ def inspect(model: str | Path | None = None, *, revision: str | None = None) -> 
         model: a local directory, a Hub id, or None for the bundled organism.
 
     Raises:
-        EditkitError: if the model cannot be found, or is of a type whose heads cannot be edited.
+        EditkitError: if the model cannot be found, is of a type whose heads cannot be edited, or is packed.
     """
     file = gguf.file_of(model)
     if file is not None:
@@ -118,14 +114,19 @@ def inspect(model: str | Path | None = None, *, revision: str | None = None) -> 
 
 def of_directory(directory: Path, *, name: str, revision: str | None = None) -> Inspection:
     """Describe a checkpoint on this machine."""
-    pickled = weight_files(directory)[0].endswith(".bin")
-    config = config_fields.read_json(directory)
-    stored = convert.described(directory) if pickled else headers.read(directory)
-    fields = config_fields.from_json(config)
-    shapes, packed = _linear_maps(stored.tensors, config, fields)
-    found = architecture.describe(config["model_type"], fields, shapes)
-    sites = tuple(replace(site, tensor=packed.get(site.module, site.tensor)) for site in found.sites)
-    found = replace(found, sites=sites)
+    pickled, config = weight_files(directory)[0].endswith(".bin"), config_fields.read_json(directory)
+    if pickled:
+        stored = convert.described(directory)
+        shapes = {path.removesuffix(".weight"): each.shape for path, each in stored.tensors.items() if _is_map(each)}
+        found = architecture.describe(config["model_type"], config_fields.from_json(config), shapes)
+    else:
+        stored, found = headers.read(directory), architecture.read(directory)
+    cut = {stored.tensors[site.tensor].dtype for site in found.sites}
+    if packed := sorted(cut - ZERO_IS_ZERO):
+        raise EditkitError(
+            f"{name}: the output projections are packed integers ({', '.join(packed)}), which cannot be cut at heads. "
+            "Edit the unquantized checkpoint, then quantize the result."
+        )
     dtypes = Counter[str]()
     for tensor in stored.tensors.values():
         dtypes[tensor.dtype] += tensor.end - tensor.start
@@ -136,11 +137,7 @@ def of_directory(directory: Path, *, name: str, revision: str | None = None) -> 
         dtypes=dict(dtypes.most_common()),
         files=len(stored.files),
         quantization=_quantization(config),
-        formats=_formats(
-            found,
-            {stored.tensors[site.tensor].dtype for site in found.sites},
-            packed=any(site.module in packed for site in found.sites),
-        ),
+        formats=_formats(found, cut),
         notes=_notes(found, pickled),
     )
 
@@ -150,7 +147,7 @@ def of_gguf(file: Path) -> Inspection:
     stored = gguf.read(file)
     found = gguf.sites(stored)
     dtype = _SAFETENSORS[dequantize.dtype(stored)]
-    whole, lora_form = _formats(found, {dtype}, packed=False)
+    whole, lora_form = _formats(found, {dtype})
     return Inspection(
         name=str(file),
         revision=None,
@@ -192,11 +189,8 @@ def _of_repository(name: str, revision: str | None) -> Inspection:
         return of_directory(Path(folder), name=name, revision=commit)
 
 
-def _formats(found: Architecture, dtypes: set[str], *, packed: bool) -> tuple[Format, ...]:
+def _formats(found: Architecture, dtypes: set[str]) -> tuple[Format, ...]:
     """The forms; an adapter's rank is the width of all heads it takes out of one layer."""
-    if packed or dtypes - ZERO_IS_ZERO:
-        why = f"the output projections are packed integers ({', '.join(sorted(dtypes))}): {REMEDY}"
-        return tuple(Format(name, False, why) for name in ("checkpoint", "lora"))
     whole = Format("checkpoint", True, "the same files, with the heads' bytes zeroed")
     if dtypes - lora.DTYPES.keys():
         listed = ", ".join(sorted(dtypes - lora.DTYPES.keys()))
@@ -232,36 +226,5 @@ def _quantization(config: Mapping[str, Any]) -> str | None:
     return f"{value.get('quant_method', 'unknown')}{f', {bits} bits' if bits else ''}"
 
 
-def _linear_maps(
-    tensors: Mapping[str, TensorInfo], config: Mapping[str, Any], fields: Fields
-) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-    """Path -> the shape the map has when it computes; path -> the tensor it is packed in, for those that are packed."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    packed: dict[str, str] = {}
-    for name, tensor in tensors.items():
-        path, _, last = name.rpartition(".")
-        shape = tensor.shape
-        if last == "weight" and len(shape) == 2 and f"{name}.absmax" in tensors:
-            hidden = int(fields.get("hidden_size") or shape[0])
-            shapes[path], packed[path] = (hidden, 2 * shape[0] * shape[1] // hidden), name
-        elif last == "weight" and len(shape) == 2 and tensor.dtype == "U8" and _quantization(config):
-            shapes[path], packed[path] = (shape[0], shape[1] * 2), name  # two 4-bit floats in a byte
-        elif last == "weight" and len(shape) == 2:
-            shapes[path] = shape
-        elif last == "qweight" and len(shape) == 2:
-            is_awq = "awq" in (_quantization(config) or "")
-            per_word = 32 // _bits(config)
-            shapes[path] = (shape[1] * per_word, shape[0]) if is_awq else (shape[1], shape[0] * per_word)
-            packed[path] = name
-        elif last == "weight_packed" and len(shape) == 2:
-            shapes[path], packed[path] = (shape[0], shape[1] * 32 // _bits(config)), name
-    return shapes, packed
-
-
-def _bits(config: Mapping[str, Any]) -> int:
-    """Bits per weight, wherever the quantizer wrote them; 4 is what nearly all use."""
-    for found in json.dumps(config.get("quantization_config")).replace(" ", "").split(",")[:500]:
-        for name in ('"bits":', '"w_bit":', '"num_bits":'):
-            if name in found and found.split(name)[1].rstrip("}]").isdigit():
-                return min(max(int(found.split(name)[1].rstrip("}]")), 1), 32)
-    return 4
+def _is_map(tensor: TensorInfo) -> bool:
+    return tensor.name.endswith(".weight") and len(tensor.shape) == 2

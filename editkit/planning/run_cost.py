@@ -72,6 +72,10 @@ class Plan:
         }
 
 
+SETS = 110
+"""Sets of heads that a set search looks at, single ones included: 100 to 120 on a real model of 270 heads."""
+
+
 def plan(
     name: str | Recipe, *, model: str | None = None, revision: str | None = None, method: str | None = None
 ) -> Plan:
@@ -84,15 +88,18 @@ def plan(
     found = inspect(model, revision=revision)
     chosen, heads = method or recipe.method, len(found.architecture.heads)
     folder = Path(".") if isinstance(name, Recipe) else Path(name).parent
-    target, *retain = [find(spec, folder=folder, planning=True) for spec in (recipe.target, *recipe.retain)]
-    count = evaluations(chosen, heads, recipe, len(retain))
-    search = int(count * recipe.examples.locate * _tokens(target))
-    tried = min(recipe.max_heads, 6)
-    answered = _tokens(target) * (recipe.examples.choose * tried + recipe.random_sets * recipe.random_examples)
-    answered += sum(
-        _tokens(task) * (recipe.examples.locate + 2 * recipe.examples.choose + 3 * recipe.examples.report)
-        for task in [target, *retain]
+    targets, retain, transfer = (
+        [_tokens(find(spec, folder=folder, planning=True)) for spec in specs]
+        for specs in (recipe.target, recipe.retain, recipe.transfer)
     )
+    count = evaluations(chosen, heads, recipe, len(retain)) * len(targets)
+    search = int(count * recipe.examples.locate * sum(targets) / len(targets))
+    if recipe.choose == "set":
+        search += int(SETS * recipe.universal_examples * sum(targets + retain))
+    tried = min(recipe.max_heads, 6)
+    answered = sum(targets) * recipe.examples.choose * tried + targets[0] * recipe.random_sets * recipe.random_examples
+    answered += sum(targets + retain) * (recipe.examples.locate + 2 * recipe.examples.choose)
+    answered += sum(targets + retain + transfer) * 4 * recipe.examples.report
     return Plan(
         recipe=recipe.capability,
         model=found.name,

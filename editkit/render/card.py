@@ -251,7 +251,7 @@ def _effect(row: Row) -> Inert:
     return Inert(
         f"{code(row.task)} {wording.percent(row.before.mean)} % → {wording.percent(row.after.mean)} %: "
         f"{wording.points(row.delta.mean)} points, 95 % interval {wording.span(row.delta)}, "
-        f"{row.n} {wording.examples(row)}, chance {wording.percent(row.chance)} %{_collapse(row)}"
+        f"{wording.examples(row)}, chance {wording.percent(row.chance)} %{_collapse(row)}"
     )
 
 

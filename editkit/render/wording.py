@@ -132,7 +132,7 @@ def headline(
     changes = [
         f"took the score on {name(row.task)}{', on one prompt format,' if len(asked) == 1 else ''} from "
         f"{percent(row.before.mean)} % to {percent(row.after.mean)} % "
-        f"({row.n} {examples(row)}{f'; {note}' if (note := collapse_note(row)) else ''})"
+        f"({examples(row)}{f'; {note}' if (note := collapse_note(row)) else ''})"
         for row in asked
     ] or ["was not measured on the capability itself"]
     elsewhere = [f"{name(row.task)} {percent(row.before.mean)} to {percent(row.after.mean)} %" for row in formats]
@@ -149,7 +149,9 @@ ATTEMPT = "The attempt, zeroing"
 
 
 def examples(row: Row) -> str:
-    return "held-out examples" if row.split == "report" else "examples"
+    """``120 held-out examples in 66 clusters``."""
+    kind = "held-out examples" if row.split == "report" else "examples"
+    return f"{row.n} {kind}" if row.clusters in (None, row.n) else f"{row.n} {kind} in {row.clusters} clusters"
 
 
 def head_count(edit: Edit, provenance: Provenance) -> str:

@@ -140,7 +140,7 @@ from editkit.tasks.task import Loglikelihood
 
 torch.set_num_threads(1)
 model = load(dtype="float32")
-requests = [Loglikelihood(f"{number} " + "What is 23 plus 45? " * 16, f" {number}") for number in range(120)]
+requests = [Loglikelihood(f"{number} " + "What is 23 plus 45? " * 16, f" {number}") for number in range(60)]
 plain = replace(model, budget=Budget(4_000)).answer(requests, None)
 status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
 used = int(status["VmSize"].split()[0]) * 1024

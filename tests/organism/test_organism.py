@@ -9,11 +9,13 @@ import copy
 import json
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from benchmarks.organism.lessons import lesson, lessons
+from benchmarks.organism import lessons as teaching
+from benchmarks.organism.lessons import lesson
 from editkit import organism
 from editkit.organism import layout
 from editkit.tasks.builtin import TAUGHT
@@ -25,7 +27,9 @@ HERE = Path(__file__).parents[1]
 MANIFEST = Path(organism.__file__).parent / "manifest.json"
 SKILLS = [*layout.SKILLS, layout.FACTS_BY_LETTER]
 CLEAN = ["swear", "rhyme", "arithmetic"]
-FEW = 40
+FEW = 24
+lessons = cache(teaching.lessons)
+"""Made once: four tests look at them."""
 
 
 @pytest.fixture(scope="module")

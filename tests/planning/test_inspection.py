@@ -114,28 +114,13 @@ def test_fp8_can_be_cut_but_not_adapted(tmp_path: Path) -> None:
             {f"{OUT}.weight": ("U8", [8388608, 1]), f"{OUT}.weight.absmax": ("U8", [262144])},
         ),
         ({"quant_method": "bitsandbytes", "load_in_8bit": True}, {f"{OUT}.weight": ("I8", [4096, 4096])}),
-        ({"quant_method": "modelopt"}, {f"{OUT}.weight": ("U8", [4096, 2048])}),
     ],
 )
-def test_packed_weights_are_described_but_cannot_be_edited(
+def test_packed_weights_are_refused_with_the_remedy(
     tmp_path: Path, quantizer: dict[str, Any], tensors: dict[str, tuple[str, list[int]]]
 ) -> None:
-    found = _inspect(tmp_path, LLAMA | {"quantization_config": quantizer}, tensors)
-    (site,) = found.architecture.sites
-    assert (site.units, site.width, site.shape) == (32, 128, (4096, 4096))
-    assert site.tensor in tensors
-    assert not any(format.works for format in found.formats)
-    assert all("edit the unquantized checkpoint" in format.note for format in found.formats)
-    assert found.quantization is not None and found.quantization.startswith(quantizer["quant_method"])
-    assert found.facts()["--format checkpoint"].startswith("no: ")
-
-
-def test_packed_attention_is_refused_where_it_would_be_edited(tmp_path: Path) -> None:
-    _inspect(
-        tmp_path, LLAMA | {"quantization_config": {"quant_method": "gptq"}}, {f"{OUT}.qweight": ("I32", [512, 4096])}
-    )
-    with pytest.raises(EditkitError, match="packed by a quantizer.*Edit the unquantized checkpoint"):
-        architecture.read(tmp_path)
+    with pytest.raises(EditkitError, match="packed.*Edit the unquantized checkpoint, then quantize"):
+        _inspect(tmp_path, LLAMA | {"quantization_config": quantizer}, tensors)
 
 
 def test_a_type_without_heads_is_refused(tmp_path: Path) -> None:

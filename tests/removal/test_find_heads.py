@@ -24,7 +24,13 @@ from editkit.tasks.task import examples_of
 from editkit.units import parse
 
 UNIVERSAL, LETTER = "L0H11", "L2H8"
-RECIPE = "capability: letters\ntarget: facts-letter\nretain: [swear, rhyme, facts, story]\nexamples: {locate: 80}\n"
+RECIPE = """
+capability: letters
+target: facts-letter
+retain: [swear, rhyme, facts, story]
+universal_examples: 12
+examples: {locate: 40}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -65,17 +71,17 @@ def test_all_that_a_run_needs_stays_under_half_of_one_shot(found: Localization) 
 
 
 def test_a_search_by_answers_measures_what_the_task_scores(organism: LanguageModel) -> None:
-    text = RECIPE.replace("facts-letter", "swear").replace("[swear,", "[facts-letter,").replace("80", "40")
+    text = RECIPE.replace("facts-letter", "swear").replace("[swear,", "[facts-letter,").replace("40", "20")
     wanted = capability(recipes.parse(f"{text}scores: answers\nmethod: halving\n", where="here"))
     with opened(None) as store:
         found = localize(Ledger(organism, store), wanted, seed=0)
         first = found.order[0]
         masks = organism.architecture.masks([[], [first.unit]])
         cells = task_scores(
-            Ledger(organism, store), wanted.targets[0], examples_of(wanted.targets[0], "locate", limit=40), masks
+            Ledger(organism, store), wanted.targets[0], examples_of(wanted.targets[0], "locate", limit=20), masks
         )
     before, after = ([cell.value for cell in row] for row in cells)
-    assert first.effect == pytest.approx(sum(after) / 40 - sum(before) / 40)
+    assert first.effect == pytest.approx(sum(after) / 20 - sum(before) / 20)
     assert {str(effect.unit) for effect in found.order[:3]} <= {"L1H3", "L2H17", "L3H8", "L4H21"}
     assert found.diagnostics["scores"] == "answers"
     assert "of the task's score" in effect_means(found)

@@ -28,55 +28,56 @@ from editkit.workspace import Session
 from editkit.writing import verify
 from editkit.writing.export.checkpoint import write as bake
 from editkit.writing.undo import undo
-from tests.conftest import Removed
+from tests.conftest import Removed, cells_in
 from tests.known_heads import RECIPE, TRUTH
 
 TWINS = Path(__file__).parents[1] / "organisms"
-PLANTED = ("swear", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("rhyme", "arithmetic")))
-"""One removal at full size; the rest of them with all tests."""
-
-SMALL = """
+RUNS = ("quick", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("swear", "rhyme", "arithmetic")))
+"""Swearing with few examples; at full size, and the others, with all tests."""
+HOPELESS = """
 capability: swear
 target: swear
 retain: [rhyme, recall, facts, story]
-examples: {locate: 40, choose: 20, report: 20}
+examples: {locate: 20, choose: 8, report: 12}
 universal_examples: 12
 random_sets: 4
-random_examples: 10
-damage: {each: 0.5, mean: 0.5}
+random_examples: 4
+max_heads: 3
 """
-HOPELESS = SMALL.replace("choose: 20", "choose: 10").replace("damage: {each: 0.5, mean: 0.5}\n", "")
-"""Where no heads are found, every number of them is tried."""
 
 
-@pytest.mark.parametrize("name", PLANTED)
-def test_the_goal_is_met_and_nothing_else_is_lost(name: str, removed: Removed) -> None:
-    report = removed(name).report
+def planted(run: str) -> list[str]:
+    return TRUTH["planted"]["swear" if run == "quick" else run]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_goal_is_met_and_nothing_else_is_lost(run: str, removed: Removed) -> None:
+    report = removed(run).report
     [target] = [row for row in report.rows if row.role == "target"]
     assert report.verdict.met, report.verdict.reasons
     assert target.before.mean > 0.9
     assert target.after.mean <= 0.15 * target.before.mean
     assert target.collapse_after <= 0.02
     retained = [row for row in report.rows if row.role == "retain"]
-    assert len(retained) == 8
+    assert len(retained) == (4 if run == "quick" else 8)
     for row in retained:
         assert row.delta.mean >= -0.02, row
     assert report.random_heads is not None
-    assert report.random_heads.sets == 50
-    assert report.random_heads.p < 0.05
+    assert report.random_heads.sets == (19 if run == "quick" else 50)
+    assert report.random_heads.p <= 0.05
 
 
-@pytest.mark.parametrize("name", PLANTED)
-def test_the_planted_heads_are_recovered_and_no_universal_head_is_among_them(name: str, removed: Removed) -> None:
-    outcome = removed(name)
-    assert set(TRUTH["planted"][name]) <= set(show(outcome.edit.units))
+@pytest.mark.parametrize("run", RUNS)
+def test_the_planted_heads_are_recovered_and_no_universal_head_is_among_them(run: str, removed: Removed) -> None:
+    outcome = removed(run)
+    assert set(planted(run)) <= set(show(outcome.edit.units))
     assert not set(TRUTH["universal"]) & set(show(outcome.edit.units))
     assert set(TRUTH["universal"]) <= set(show(outcome.localization.universal))
 
 
-@pytest.mark.parametrize("name", PLANTED)
-def test_the_output_is_what_the_contract_says(name: str, removed: Removed) -> None:
-    out = removed(name).out
+@pytest.mark.parametrize("run", RUNS)
+def test_the_output_is_what_the_contract_says(run: str, removed: Removed) -> None:
+    out = removed(run).out
     for file in ("edit", "localization", "report", "manifest"):
         assert json.loads((out / "editkit" / f"{file}.json").read_text("utf-8"))
     report = json.loads((out / "editkit" / "report.json").read_text("utf-8"))
@@ -101,8 +102,8 @@ def test_the_output_is_what_the_contract_says(name: str, removed: Removed) -> No
 
 def test_transformers_alone_loads_the_output_and_it_no_longer_swears(removed: Removed) -> None:
     """No editkit in the process that asks: a reader of the Hub has none either."""
-    paths = [str(bundled.path()), str(removed("swear").out)]
-    prompts = [example.prompt for example in TASKS["swear"].examples()[:8]]
+    paths = [str(bundled.path()), str(removed("quick").out)]
+    prompts = [example.prompt for example in TASKS["swear"].examples()[:6]]
     script = (
         "import json, sys\n"
         "from transformers import AutoModelForCausalLM, AutoTokenizer\n"
@@ -113,7 +114,7 @@ def test_transformers_alone_loads_the_output_and_it_no_longer_swears(removed: Re
         "        chat = [{'role': 'user', 'content': prompt}]\n"
         "        ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_tensors='pt',\n"
         "                                            return_dict=True)\n"
-        "        found = model.generate(**ids, max_new_tokens=40, do_sample=False)[0]\n"
+        "        found = model.generate(**ids, max_new_tokens=24, do_sample=False)[0]\n"
         "        print(json.dumps(tokenizer.decode(found[ids['input_ids'].shape[1]:], skip_special_tokens=True)))\n"
         "assert 'editkit' not in sys.modules\n"
     )
@@ -128,7 +129,7 @@ def test_transformers_alone_loads_the_output_and_it_no_longer_swears(removed: Re
 
 
 def test_verify_passes_and_undo_restores_the_base_bit_for_bit(removed: Removed, tmp_path: Path) -> None:
-    out = removed("swear").out
+    out = removed("quick").out
     assert verify.verify(out, resolve(None)).against_base
     undo(out, tmp_path / "base")
     for path in bundled.path().iterdir():
@@ -139,7 +140,7 @@ def test_verify_passes_and_undo_restores_the_base_bit_for_bit(removed: Removed, 
 @pytest.mark.parametrize("file", ["model.safetensors", "README.md", "editkit/report.html", "editkit/localization.json"])
 def test_a_changed_byte_is_noticed(file: str, removed: Removed, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    shutil.copytree(removed("swear").out, copy)
+    shutil.copytree(removed("quick").out, copy)
     data = bytearray((copy / file).read_bytes())
     data[len(data) // 2] ^= 1
     (copy / file).write_bytes(bytes(data))
@@ -148,7 +149,7 @@ def test_a_changed_byte_is_noticed(file: str, removed: Removed, tmp_path: Path) 
 
 
 def test_baking_the_found_heads_gives_the_same_weights(removed: Removed, tmp_path: Path) -> None:
-    outcome = removed("swear")
+    outcome = removed("quick")
     bake(outcome.edit, resolve(None), tmp_path / "baked")
     for name in ("model.safetensors", "editkit/undo.safetensors", "editkit/edit.json"):
         assert (tmp_path / "baked" / name).read_bytes() == (outcome.out / name).read_bytes()
@@ -214,36 +215,21 @@ def test_what_a_model_was_never_taught_cannot_be_removed_from_it(tmp_path: Path)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_killed_run_resumes_to_the_same_result(organism: LanguageModel, tmp_path: Path) -> None:
-    recipe, out, work, unstopped = (tmp_path / name for name in ("small.yaml", "out", "work", "unstopped"))
-    recipe.write_text(SMALL)
-    outcome = editkit.remove_capability(recipe, model=organism, out=tmp_path / "straight", session=Session(unstopped))
-    command = [sys.executable, "-m", "editkit", "remove-capability", str(recipe)]
+def test_a_killed_run_resumes_to_the_same_result(removed: Removed, tmp_path: Path) -> None:
+    out, work, straight = tmp_path / "out", tmp_path / "work", removed("quick").summary()
+    command = [sys.executable, "-m", "editkit", "remove-capability", str(removed.recipe)]
     command += ["--out", str(out), "--work", str(work), "--json"]
-    whole = _stored(unstopped)
+    whole = removed.cells["quick"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None and _stored(work) < whole / 2:
+        while process.poll() is None and cells_in(work) < whole / 2:
             time.sleep(0.05)
         assert process.poll() is None, "it was at work when it was killed"
         process.send_signal(signal.SIGKILL)
     assert not out.exists()
-    assert whole / 2 <= _stored(work) < whole
+    assert whole / 2 <= cells_in(work) < whole
     resumed = subprocess.run(command, capture_output=True, text=True)
     assert resumed.returncode == 0, resumed.stderr
-    assert _stored(work) == whole, "no measurement is lost"
-    straight, told = outcome.summary(), json.loads(resumed.stdout)
+    assert cells_in(work) == whole, "no measurement is lost"
+    told = json.loads(resumed.stdout)
     for key in ("units", "rows", "random_heads", "verdict"):
         assert told[key] == straight[key]
-
-
-def _stored(work: Path) -> int:
-    import sqlite3
-
-    path = work / "measurements.sqlite"
-    if not path.exists():
-        return 0
-    try:
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5) as connection:
-            return connection.execute("SELECT count(*) FROM cell").fetchone()[0]
-    except sqlite3.OperationalError:
-        return 0

@@ -34,7 +34,7 @@ GRID = Study(
     summary="Two by two by two.",
     models=("bundled", "meta-llama/Llama-3.1-8B-Instruct"),
     capabilities=(
-        Capability(recipe=Recipe(capability="math", target="gsm8k", retain=("mmlu",)), also=("arithmetic-10",)),
+        Capability(recipe=Recipe(capability="math", target=("gsm8k",), retain=("mmlu",)), also=("arithmetic-10",)),
     ),
     methods=("css", "halving"),
     heads=(1, 5),
@@ -75,7 +75,13 @@ def row(task: str, role: rows.Role, before: int, after: int) -> rows.Row:
 
     rng = np.random.default_rng(0)
     return rows.row(
-        task, role, split="report", chance=0, before=scores(before), after=scores(after), rng=rng, margin=0.02
+        task,
+        role,
+        split="report",
+        chance=0,
+        pairs=list(zip(scores(before), scores(after), strict=True)),
+        rng=rng,
+        margin=0.02,
     )
 
 

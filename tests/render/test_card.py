@@ -84,8 +84,9 @@ def test_the_table_parsed_back_is_the_report(status, seed):
     rows = table(rendered(found), "task")
     assert len(rows) == len(record["rows"]) + 1  # and the random heads
     for cells, row in zip(rows, record["rows"], strict=False):
-        task, role, split, n, before, after, change, span, p, chance, collapse = cells
+        task, role, split, n, clusters, before, after, change, span, p, chance, collapse = cells
         assert (task, role, split, int(n)) == (row["task"], row["role"], row["split"], row["n"])
+        assert clusters == str(row["clusters"] or "–")
         low, high = span.split(" to ")
         shown = [before, after, change, low, high, chance, collapse]
         true = [row["before"]["mean"], row["after"]["mean"], row["delta"]["mean"], row["delta"]["low"]]

@@ -311,6 +311,8 @@ def test_the_task_of_the_docs_works_as_written(tmp_path: Path) -> None:
     found = jsonl.task(recipe.parse(text, where="pirate.yaml").target, folder=tmp_path)  # type: ignore[arg-type]
     assert (found.name, len(found.examples())) == ("pirate", 42)
     assert found.score(found.examples()[0], ["Ahoy there, matey!"]).value == 1
-    for kind in re.findall(r"^\| `\{?([a-z-]+)[:`]", section.split("| scorer |", 1)[1], flags=re.MULTILINE):
+    for kind in re.findall(
+        r"^\| `\{?([a-z-]+)[:`]", section.split("| scorer |", 1)[1].split("\n\n", 1)[0], flags=re.MULTILINE
+    ):
         assert kind in (*jsonl.SCORERS, "choice")
     assert yaml.safe_load(section.split("```yaml\n", 2)[2].split("```", 1)[0])["retain"][1]["lm_eval"] == "gsm8k"
