@@ -37,7 +37,7 @@ from editkit.removal.random_sets import Draw, random_heads
 from editkit.removal.recipe import Recipe
 from editkit.removal.transcripts import transcript_lines, transcripts
 from editkit.removal.trial import Answers, Sheet, Trial, trial_of
-from editkit.render.evidence_folder import is_evidence_only, write, write_evidence
+from editkit.render.evidence_folder import is_evidence_only, make_way, write, write_evidence
 from editkit.units import Head
 from editkit.workspace import Work
 from editkit.writing import manifest
@@ -153,6 +153,7 @@ def ship(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:
     run, model = removal.run, ledger.model
     measured = probe(model, removal.choice.heads, answers.after)
     record = run.recipe.model_dump(mode="json")
+    make_way(run.out)
     with checkpoint.stage(removal.edit, model.source, run.out, recipe=record, seeds={"run": run.seed}) as written:
         try:
             with parked(model.network):

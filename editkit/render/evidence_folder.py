@@ -109,9 +109,14 @@ def is_evidence_only(out: Path) -> bool:
     return names <= {"editkit", "README.md"} and (out / "editkit" / "localization.json").is_file()
 
 
+def make_way(out: Path) -> None:
+    """Remove what a run without a checkpoint left behind; anything else stays."""
+    if is_evidence_only(out):
+        shutil.rmtree(out)
+
+
 def write_evidence(outcome: Outcome) -> None:
     """Write an outcome without a checkpoint: the goal was not met, and this is why."""
-    if is_evidence_only(outcome.out):
-        shutil.rmtree(outcome.out)
+    make_way(outcome.out)
     with beside(outcome.out) as directory:
         write(directory, outcome)

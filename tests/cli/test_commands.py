@@ -18,8 +18,10 @@ from click.testing import CliRunner
 
 from editkit.cli import main
 from editkit.cli.commands import Commands
+from editkit.removal import recipe
 from editkit.removal.recipe import names
 from editkit.tasks.builtin import TASKS
+from tests.known_heads import RECIPE
 
 
 def run(*arguments: str, at: Path | None = None):
@@ -297,3 +299,22 @@ def test_a_table_that_cannot_be_written_is_still_printed(tmp_path: Path, monkeyp
     found = run("study", "study.yaml", "--out", "/dev/full", at=tmp_path)
     assert found.exit_code == 2 and found.stdout == "the table\n"
     assert "/dev/full cannot be written: No space left" in found.stderr
+
+
+@pytest.mark.usefixtures("known_heads")
+def test_a_reduction_is_written_where_it_was_asked_for_and_ends_in_6(tmp_path: Path) -> None:
+    (tmp_path / "swear.yaml").write_text(recipe.dump(RECIPE))
+    typed = ("remove-capability", "swear.yaml", "--heads", "3", "--goal", "0", "--damage", "0.3", "--work", "work")
+    refused = run(*typed, "--out", "out", at=tmp_path)
+    assert refused.exit_code == 3 and not (tmp_path / "out" / "model.safetensors").exists(), refused.output
+    written = run(*typed, "--out", "out", "--accept", "best", at=tmp_path)
+    assert written.exit_code == 6 and (tmp_path / "out" / "model.safetensors").exists(), written.output
+    assert "Reduced, not removed" in written.stdout and "Exit code 6" in written.stderr
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert ", reduced in the small model" in card and "goal: 0.0\n" in card and "accept: best" in card
+
+
+@pytest.mark.parametrize("damage", ["much", "0.1,0.2,0.3", "2"])
+def test_a_budget_that_is_none_is_told(damage: str, tmp_path: Path) -> None:
+    found = run("remove-capability", "swear", "--damage", damage, at=tmp_path)
+    assert found.exit_code in (1, 2) and "damage" in found.stderr
