@@ -215,7 +215,8 @@ def test_a_model_that_lies_in_main_memory_in_part_is_not_parked(pair: tuple[str,
     assert model.placement.device == "cpu", "another model is put where the first was asked to be"
 
 
-@pytest.mark.parametrize("devices", [pytest.param(one_device, marks=pytest.mark.thorough), two_devices])
+@pytest.mark.thorough
+@pytest.mark.parametrize("devices", [one_device, two_devices])
 @pytest.mark.usefixtures("known_heads")
 def test_a_removal_reopens_its_checkpoint_where_the_model_was_and_has_the_devices_to_itself(
     devices: Any, pair: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
