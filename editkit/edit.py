@@ -27,22 +27,23 @@ class Base:
 
 @dataclass(frozen=True)
 class Edit:
-    """Base model and the units to knock out. All units are of one kind; the empty edit is allowed."""
+    """Base model and the units to knock out: heads, neurons, or both. The empty edit is allowed."""
 
     base: Base
     units: frozenset[Unit]
 
-    def __post_init__(self) -> None:
-        if len({type(unit) for unit in self.units}) > 1:
-            raise EditkitError(f"An edit holds heads or neurons, not both: found {', '.join(show(self.units))}.")
-
     @property
-    def kind(self) -> Literal["head", "neuron"]:
-        return "neuron" if any(isinstance(unit, Neuron) for unit in self.units) else "head"
+    def kind(self) -> Literal["head", "neuron", "unit"]:
+        """What its units are called: ``unit`` where there are both."""
+        return "head" if not self.neurons else "unit" if self.heads else "neuron"
 
     @property
     def heads(self) -> frozenset[Head]:
         return frozenset(unit for unit in self.units if isinstance(unit, Head))
+
+    @property
+    def neurons(self) -> frozenset[Neuron]:
+        return frozenset(unit for unit in self.units if isinstance(unit, Neuron))
 
     @property
     def digest(self) -> str:

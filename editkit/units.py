@@ -1,14 +1,20 @@
-"""The units an edit removes: attention heads (``L16H21``) and MLP neurons (``L3N4012``), counted from 0."""
+"""The units an edit removes: attention heads (``L16H21``) and MLP neurons (``L3N4012``), counted from 0.
+
+In a mixture of experts a neuron belongs to an expert: ``L3E7N120``.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from editkit.errors import EditkitError
 
-_UNIT = re.compile(r"L(\d{1,5})([HN])(\d{1,7})")
+_UNIT = re.compile(r"L(\d{1,5})(?:H(\d{1,7})|(?:E(\d{1,5}))?N(\d{1,7}))")
+PLAIN = -1
+"""The expert of a neuron that belongs to none."""
 
 
 @dataclass(frozen=True, order=True)
@@ -24,20 +30,25 @@ class Head:
 
 @dataclass(frozen=True, order=True)
 class Neuron:
-    """One coordinate of the down projection's input. ``str(Neuron(3, 4012)) == "L3N4012"``."""
+    """One coordinate of the input of an MLP's down projection. ``str(Neuron(3, 4012)) == "L3N4012"``.
+
+    Of the layer's own MLP, or of one routed expert: ``str(Neuron(3, 120, expert=7)) == "L3E7N120"``.
+    """
 
     layer: int
     index: int
+    expert: int = PLAIN
 
     def __str__(self) -> str:
-        return f"L{self.layer}N{self.index}"
+        return f"L{self.layer}N{self.index}" if self.expert == PLAIN else f"L{self.layer}E{self.expert}N{self.index}"
 
 
 Unit = Head | Neuron
+SomeUnit = TypeVar("SomeUnit", Head, Neuron, Unit)
 
 
 def parse(text: str) -> Unit:
-    """Read ``L16H21`` or ``L3N4012``.
+    """Read ``L16H21``, ``L3N4012`` or ``L3E7N120``.
 
     Raises:
         EditkitError: if the text is anything else.
@@ -47,8 +58,10 @@ def parse(text: str) -> Unit:
         raise EditkitError(
             f"{text.strip()!r} names no head and no neuron: expected a form like L16H21 or L3N4012, counted from 0."
         )
-    layer, kind, index = match.groups()
-    return (Head if kind == "H" else Neuron)(int(layer), int(index))
+    layer, head, expert, neuron = match.groups()
+    if head is not None:
+        return Head(int(layer), int(head))
+    return Neuron(int(layer), int(neuron), PLAIN if expert is None else int(expert))
 
 
 def parse_all(text: str) -> frozenset[Unit]:
@@ -61,6 +74,15 @@ def units(named: Iterable[Unit | str]) -> frozenset[Unit]:
     return frozenset(unit if isinstance(unit, Head | Neuron) else parse(str(unit)) for unit in named)
 
 
+def in_order(chosen: Iterable[SomeUnit]) -> list[SomeUnit]:
+    """Heads first, then by layer, expert and index: the one order used in files and on screen."""
+    return sorted(chosen, key=_rank)
+
+
 def show(chosen: Iterable[Unit]) -> list[str]:
-    """The units' names, heads first, then by layer and index: the one order used in files and on screen."""
-    return [str(unit) for unit in sorted(chosen, key=lambda unit: (isinstance(unit, Neuron), unit.layer, unit.index))]
+    """The units' names, in order."""
+    return [str(unit) for unit in in_order(chosen)]
+
+
+def _rank(unit: Unit) -> tuple[bool, int, int, int]:
+    return isinstance(unit, Neuron), unit.layer, unit.expert if isinstance(unit, Neuron) else PLAIN, unit.index

@@ -13,14 +13,18 @@ from hypothesis import strategies as st
 
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError
-from editkit.units import Head, Neuron, parse, parse_all, show
+from editkit.units import PLAIN, Head, Neuron, parse, parse_all, show
 
 HEADS = st.frozensets(st.builds(Head, st.integers(0, 200), st.integers(0, 999)), max_size=12)
-NEURONS = st.frozensets(st.builds(Neuron, st.integers(0, 200), st.integers(0, 99_999)), min_size=1, max_size=12)
+EXPERTS = st.just(PLAIN) | st.integers(0, 300)
+NEURONS = st.frozensets(
+    st.builds(Neuron, st.integers(0, 200), st.integers(0, 99_999), EXPERTS), min_size=1, max_size=12
+)
+UNITS = HEADS | NEURONS | st.builds(frozenset.union, HEADS, NEURONS)
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)
 
 
-@given(st.one_of(HEADS, NEURONS), NAMES, st.none() | NAMES)
+@given(UNITS, NAMES, st.none() | NAMES)
 def test_an_edit_reads_back_equal_and_its_digest_names_it(units, model, revision) -> None:
     edit = Edit(Base(model, revision), units)
     again = Edit.from_json(edit.to_json())
@@ -29,11 +33,13 @@ def test_an_edit_reads_back_equal_and_its_digest_names_it(units, model, revision
     assert Edit(Base(model + "x", revision), units).digest != edit.digest
 
 
-@given(st.one_of(HEADS, NEURONS))
+@given(UNITS)
 def test_units_read_back_from_their_names(units) -> None:
     assert frozenset(parse(name) for name in show(units)) == units
     assert parse_all(", ".join(show(units))) == units
-    assert show(units) == sorted(show(units), key=lambda name: (parse(name).layer, parse(name).index))
+    named = [parse(name) for name in show(units)]
+    heads, neurons = ([unit for unit in named if isinstance(unit, kind)] for kind in (Head, Neuron))
+    assert named == [*sorted(heads), *sorted(neurons, key=lambda unit: (unit.layer, unit.expert, unit.index))]
 
 
 GOOD = json.loads(Edit(Base("a/b", None), frozenset([Head(1, 2)])).to_json())
@@ -50,7 +56,7 @@ GOOD = json.loads(Edit(Base("a/b", None), frozenset([Head(1, 2)])).to_json())
         ({"units": "L1H2"}, "units"),
         ({"units": [1]}, "units"),
         ({"units": ["L1X2"]}, "L1X2"),
-        ({"units": ["L1H2", "L1N2"]}, "not both"),
+        ({"units": ["L1H2", "L1N2"]}, "of kind 'unit'"),
         ({"kind": "neuron"}, "kind"),
     ],
 )
@@ -65,7 +71,9 @@ def test_what_is_no_json_object_is_refused(text: str) -> None:
         Edit.from_json(text, where="mine.json")
 
 
-@pytest.mark.parametrize("text", ["", "L1", "H2", "L-1H2", "L1H2x", "l1h2", "L1H2 L3", "L999999H1"])
+@pytest.mark.parametrize(
+    "text", ["", "L1", "H2", "L-1H2", "L1H2x", "l1h2", "L1H2 L3", "L999999H1", "L1E2H3", "L1E2", "L1NE2"]
+)
 def test_a_wrong_name_of_a_unit_is_refused(text: str) -> None:
     with pytest.raises(EditkitError, match="L16H21"):
         parse(text)

@@ -1,121 +1,30 @@
-"""Where a model's heads live: read from ``config.json`` and safetensors headers, no weights loaded.
+"""What a checkpoint's or a live model's heads and neurons are: read from ``config.json`` and safetensors headers, or
+from the modules; no weights are looked at.
 
-A head is a slice of the input of the attention output projection: ``units * width == shape[axis]``. Knocking it
-out multiplies that slice by zero, which is the same as zeroing that slice of the weight.
-
-    Site(kind="head", layer=3, tensor="model.layers.3.self_attn.o_proj.weight",
-         module="model.layers.3.self_attn.o_proj", shape=(2048, 2048), axis=1, units=32, width=64)
+    read(Path("Llama-3.2-1B"))      Architecture of 512 heads in 16 layers, and 131072 neurons
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from editkit.checkpoints import config_fields, headers, projections
+from editkit.checkpoints import config_fields, headers, neurons, projections
 from editkit.checkpoints.config_fields import Fields
+from editkit.checkpoints.sites import Architecture as Architecture
+from editkit.checkpoints.sites import Site as Site
+from editkit.checkpoints.sites import Unreachable as Unreachable
 from editkit.errors import EditkitError
-from editkit.units import Head, Unit, show
 
 if TYPE_CHECKING:
     import torch
 
 _PACKED = re.compile(r"(attn|attention)\b.*\.(qweight|weight_packed|weight\.absmax)$")
-
-
-@dataclass(frozen=True)
-class Site:
-    """Where one layer's units live. Invariant: ``units * width == shape[axis]``.
-
-    ``axis`` is the weight's input axis: 1 for ``nn.Linear`` ([out, in]), 0 for GPT-2's ``Conv1D`` ([in, out]).
-    ``tensor`` is the name in the checkpoint; ``module`` the dotted path in the loaded model (they may differ).
-    """
-
-    kind: Literal["head", "neuron"]
-    layer: int
-    tensor: str
-    module: str
-    shape: tuple[int, ...]
-    axis: int
-    units: int
-    width: int
-    groups: int | None = None
-    """Key/value groups (GQA), if known: heads ``i`` with equal ``i * groups // units`` share one."""
-    shared: tuple[int, ...] = ()
-    """Deeper layers that use the very same weights (Zamba): an edit here is an edit there."""
-    twins: tuple[str, ...] = ()
-    """The live modules of those layers; a knockout hooks them too."""
-
-    def slice(self, index: int) -> slice:
-        """The span of ``axis`` that belongs to unit ``index``."""
-        return slice(index * self.width, (index + 1) * self.width)
-
-
-@dataclass(frozen=True)
-class Unreachable:
-    """A layer without head sites, and why: ``Unreachable((0, 1, 2), "linear attention")``."""
-
-    layers: tuple[int, ...]
-    reason: str
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """The ordered head sites of one model. Columns of a mask are ``heads``, in this order."""
-
-    model_type: str
-    layers: int
-    sites: tuple[Site, ...]
-    unreachable: tuple[Unreachable, ...] = ()
-
-    @cached_property
-    def heads(self) -> tuple[Head, ...]:
-        """Every head, by layer and index: the columns of a mask."""
-        return tuple(Head(site.layer, index) for site in self.sites for index in range(site.units))
-
-    @cached_property
-    def column(self) -> dict[Head, int]:
-        """Head -> column of a mask."""
-        return {head: place for place, head in enumerate(self.heads)}
-
-    def site(self, unit: Unit) -> Site:
-        """The site a unit lives in.
-
-        Raises:
-            EditkitError: if this model has no such unit.
-        """
-        self.check([unit])
-        return next(site for site in self.sites if site.layer == unit.layer)
-
-    def check(self, units: Iterable[Unit]) -> None:
-        """Raises EditkitError listing every unit this model does not have."""
-        absent = [unit for unit in units if unit not in self.column]
-        if absent:
-            spans = ", ".join(f"L{site.layer}H0-{site.units - 1}" for site in self.sites[:2])
-            raise EditkitError(
-                f"{', '.join(show(absent))}: this {self.model_type} has no such head. "
-                f"It has {len(self.heads)} in {len(self.sites)} of {self.layers} layers ({spans}, ...); "
-                "`editkit inspect` lists them."
-            )
-
-    def mask(self, units: Iterable[Unit]) -> np.ndarray:
-        """One mask row, bool[len(heads)]; True = knocked out."""
-        chosen = list(units)
-        self.check(chosen)
-        row = np.zeros(len(self.heads), dtype=bool)
-        row[[self.column[unit] for unit in chosen]] = True  # type: ignore[index]
-        return row
-
-    def masks(self, sets: Sequence[Iterable[Unit]]) -> np.ndarray:
-        """A stack of mask rows, bool[len(sets), len(heads)]."""
-        return np.stack([self.mask(units) for units in sets]) if sets else np.zeros((0, len(self.heads)), dtype=bool)
 
 
 def read(directory: Path) -> Architecture:
@@ -138,7 +47,8 @@ def read(directory: Path) -> Architecture:
         for name, info in tensors.items()
         if name.endswith(".weight") and len(info.shape) == 2
     }
-    return describe(value["model_type"], config_fields.from_json(value), shapes)
+    experts = {name: info.shape for name, info in tensors.items() if len(info.shape) == 3}
+    return describe(value["model_type"], config_fields.from_json(value), shapes, experts=experts)
 
 
 def from_model(model: torch.nn.Module) -> Architecture:
@@ -159,7 +69,12 @@ def from_model(model: torch.nn.Module) -> Architecture:
         elif type(module).__name__ == "Conv1D":
             shapes[path] = (module.nx, module.nf)
             transposed.add(path)
-    return describe(config.model_type, config_fields.from_config(config), shapes, transposed)
+    experts = {
+        name: tuple(weight.shape)
+        for name, weight in model.named_parameters(remove_duplicate=False)
+        if len(weight.shape) == 3
+    }
+    return describe(config.model_type, config_fields.from_config(config), shapes, transposed, experts=experts)
 
 
 def join(stored: Architecture, live: Architecture) -> Architecture:
@@ -177,9 +92,28 @@ def join(stored: Architecture, live: Architecture) -> Architecture:
             f"The loaded {live.model_type} is not what its checkpoint says: layer {layer} has (heads, width, axis) "
             f"{left.get(layer)} in the files and {right.get(layer)} in memory ({len(differing)} layers differ)."
         )
-    at = {site.layer: site for site in live.sites}
-    sites = (replace(site, module=at[site.layer].module, twins=at[site.layer].twins) for site in stored.sites)
-    return replace(stored, sites=tuple(sites))
+    at = {site.key: site for site in (*live.sites, *live.neuron_sites)}
+    neuron_sites = [site for site in stored.neuron_sites if _alike(site, at.get(site.key))]
+    lost = sorted({site.layer for site in stored.neuron_sites} - {site.layer for site in neuron_sites})
+    differing_neurons = (Unreachable(tuple(lost), "in memory these MLPs are other modules"),) if lost else ()
+    return replace(
+        stored,
+        sites=tuple(_placed(site, at[site.key]) for site in stored.sites),
+        neuron_sites=tuple(_placed(site, at[site.key]) for site in neuron_sites),
+        unreachable_neurons=(*stored.unreachable_neurons, *differing_neurons),
+    )
+
+
+def _placed(site: Site, live: Site) -> Site:
+    return replace(site, module=live.module, weight=live.weight, twins=live.twins)
+
+
+def _alike(stored: Site, live: Site | None) -> bool:
+    """Whether two sites cut the same inputs: experts may be one tensor here and many there."""
+    return live is not None and (stored.units, len(stored.shape) - stored.axis) == (
+        live.units,
+        len(live.shape) - live.axis,
+    )
 
 
 def describe(
@@ -187,12 +121,15 @@ def describe(
     fields: Fields,
     shapes: Mapping[str, tuple[int, ...]],
     transposed: Collection[str] | None = None,
+    *,
+    experts: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> Architecture:
     """Sites from the config's fields and the shapes of all linear maps.
 
     Args:
         shapes: path without ``.weight`` -> shape of the weight.
         transposed: the paths whose weight is [in, out]; None: as the shapes say (``projections.transposed``).
+        experts: full name -> shape of the tensors of three axes, which may hold all experts of a layer.
     """
     transposed = projections.transposed(shapes) if transposed is None else transposed
     found = projections.find(model_type, shapes, layers=config_fields.depth(fields))
@@ -212,7 +149,21 @@ def describe(
             axis = 0 if path in transposed else 1
             sites[layer] = _site(model_type, fields, layer=layer, path=path, shape=shapes[path], axis=axis)
     unreachable = tuple(Unreachable(tuple(layers), reason) for reason, layers in absent.items())
-    return Architecture(model_type, found.layers, tuple(sites.values()), unreachable)
+    hidden = next((site.shape[1 - site.axis] for site in sites.values()), 0)
+    mlps, missing = neurons.find(model_type, found.stacks, shapes, experts, hidden=hidden)
+    neuron_sites = neurons.shared(
+        [neurons.site_of(each, {**shapes, **experts}, transposed) for each in mlps], fields, found.layers
+    )
+    reached = {layer for site in neuron_sites for layer in site.shared}
+    without = ((reason, tuple(layer for layer in layers if layer not in reached)) for reason, layers in missing.items())
+    return Architecture(
+        model_type,
+        found.layers,
+        tuple(sites.values()),
+        unreachable,
+        neuron_sites,
+        tuple(Unreachable(layers, reason) for reason, layers in without if layers),
+    )
 
 
 def _site(model_type: str, fields: Fields, *, layer: int, path: str, shape: tuple[int, ...], axis: int) -> Site:

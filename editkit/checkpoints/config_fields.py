@@ -154,6 +154,11 @@ def owner(fields: Fields, layer: int) -> int:
     return hybrids[hybrids.index(layer) % (_first(fields, ("num_mem_blocks",)) or 1)]
 
 
+def has_experts(fields: Fields) -> bool:
+    """Whether the config speaks of several experts to choose from, in whichever layers."""
+    return any("expert" in name and _first(fields, (name,)) not in (None, 1) for name in fields)
+
+
 def kind(fields: Fields, layer: int) -> str | None:
     """What the config calls this layer: ``full_attention``, ``linear_attention``, ..."""
     kinds = _kinds(fields)

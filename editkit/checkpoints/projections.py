@@ -1,7 +1,7 @@
 """Which linear maps end an attention block: a rule over names, and the few model types the rule gets wrong.
 
     find("qwen3_next", ["model.layers.0.linear_attn.out_proj", "model.layers.3.self_attn.o_proj", ...], layers=48)
-    -> Found({3: "model.layers.3.self_attn.o_proj", ...}, layers=48)
+    -> Found({3: "model.layers.3.self_attn.o_proj", ...}, (Stack("model.layers.", offset=0, depth=48, parts=1),))
 
 Names are matched by whole path components, never by suffix: ``linear_attn.out_proj`` and ``mamba.out_proj`` are not
 attention, and neither is a vision tower.
@@ -61,11 +61,29 @@ _FOREIGN = re.compile(
 
 
 @dataclass(frozen=True)
+class Stack:
+    """One list of layers: ``prefix + "3."`` begins what is in its layer 3, which counts as ``offset + 3 * parts``."""
+
+    prefix: str
+    offset: int
+    depth: int
+    parts: int
+
+    @property
+    def layers(self) -> int:
+        return self.depth * self.parts
+
+
+@dataclass(frozen=True)
 class Found:
     """Layer -> path of its attention output projection; layers without one are absent."""
 
     paths: Mapping[int, str]
-    layers: int
+    stacks: tuple[Stack, ...]
+
+    @property
+    def layers(self) -> int:
+        return sum(stack.layers for stack in self.stacks)
 
 
 def find(model_type: str, paths: Iterable[str], *, layers: int | None) -> Found:
@@ -92,13 +110,17 @@ def find(model_type: str, paths: Iterable[str], *, layers: int | None) -> Found:
 
 
 def transposed(shapes: Mapping[str, tuple[int, ...]]) -> frozenset[str]:
-    """The output projections stored as [in, out], which are transformers' ``Conv1D`` and not ``nn.Linear``.
+    """The projections stored as [in, out], which are transformers' ``Conv1D`` and not ``nn.Linear``.
 
-    A square one does not show it, but the map to queries, keys and values beside it does: it has more outputs than
-    inputs.
+    A square one does not show it, but the map to queries, keys and values in the same layer does: it has more outputs
+    than inputs.
     """
-    fused = (path for path, shape in shapes.items() if path.endswith(".c_attn") and shape[0] < shape[1])
-    return frozenset(path.removesuffix("c_attn") + "c_proj" for path in fused)
+    fused = {
+        path.rsplit(".", 2)[0]
+        for path, shape in shapes.items()
+        if re.search(r"\.c_attn$", path) and shape[0] < shape[1]
+    }
+    return frozenset(f"{layer}.{name}" for layer in fused for name in ("attn.c_proj", "mlp.c_proj"))
 
 
 def _match(model_type: str, paths: Collection[str]) -> dict[tuple[str, str], dict[tuple[int, int], str]]:
@@ -122,16 +144,17 @@ def _number(
     order = STACKS.get(model_type, ())
     stacks = sorted(found, key=lambda key: next((at for at, name in enumerate(order) if name in key[0]), 0))
     numbered: dict[int, str] = {}
-    offset = 0
+    counted: list[Stack] = []
     for key in stacks:
         places = found[key]
         parts = 1 + max(part for _, part in places)
         depth = layers if layers is not None else 1 + max(layer for layer, _ in places)
+        stack = Stack(key[0], sum(each.layers for each in counted), depth, parts)
         for (layer, part), path in sorted(places.items()):
             if layer < depth:
-                numbered[offset + layer * parts + part] = path
-        offset += depth * parts
-    return Found(numbered, offset)
+                numbered[stack.offset + layer * parts + part] = path
+        counted.append(stack)
+    return Found(numbered, tuple(counted))
 
 
 def _nothing(model_type: str, paths: Collection[str]) -> str:

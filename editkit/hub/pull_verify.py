@@ -32,8 +32,8 @@ from editkit.hub.published import PublishedEdit
 from editkit.hub.remote import RemoteFile, connect, head_of, listing
 from editkit.units import show
 from editkit.writing import manifest, undo
-from editkit.writing.slices import Runs, Slice, key_of, runs_of, shares, slices_of
-from editkit.writing.undo import Undo, removed_runs
+from editkit.writing.slices import Runs, Slice, key_of, runs_of, slices_of
+from editkit.writing.undo import Undo, removed_bytes
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -245,15 +245,15 @@ def _local_listing(directory: Path) -> dict[str, RemoteFile]:
 
 def read_restored(pieces: Iterable[bytes], file: str, size: int, back: Undo) -> Reading:
     """Read a file of ``size`` bytes that arrives in ``pieces``; ``back`` holds the slices that were removed from it."""
-    removed = [(runs_of(piece), _rows(back, piece)) for piece in back.slices if piece.tensor.file == file]
+    removed = [(runs_of(piece), _kept(back, piece)) for piece in back.slices if piece.tensor.file == file]
     edited, restored = hashlib.sha256(), hashlib.sha256()
     blob = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     start, zeroed, nonzero = 0, 0, None
     for content in pieces:
         edited.update(content)
         window = np.frombuffer(content, np.uint8).copy()
-        for runs, rows in removed:
-            covered, wrong = _restore(window, start, runs, rows)
+        for runs, kept in removed:
+            covered, wrong = _restore(window, start, runs, kept)
             zeroed += covered
             nonzero = wrong if nonzero is None else nonzero
         restored.update(window.data)
@@ -262,19 +262,14 @@ def read_restored(pieces: Iterable[bytes], file: str, size: int, back: Undo) -> 
     return Reading(edited.hexdigest(), restored.hexdigest(), blob.hexdigest(), zeroed, nonzero)
 
 
-def _rows(back: Undo, piece: Slice) -> np.ndarray:
-    """The removed bytes of a slice, uint8[count, length]."""
-    runs = runs_of(piece)
-    return np.frombuffer(b"".join(removed_runs(back, piece)), np.uint8).reshape(runs.count, runs.length)
+def _kept(back: Undo, piece: Slice) -> np.ndarray:
+    """The removed bytes of a slice, in order."""
+    return np.frombuffer(b"".join(removed_bytes(back, piece)), np.uint8)
 
 
-def _restore(window: np.ndarray, start: int, runs: Runs, rows: np.ndarray) -> tuple[int, int | None]:
+def _restore(window: np.ndarray, start: int, runs: Runs, kept: np.ndarray) -> tuple[int, int | None]:
     """Fill what the runs cover of a window of the file; how many of its bytes were zero, and the first that was not."""
-    zeroed, nonzero = 0, None
-    for number, offset, share in shares(window, start, runs):
-        wrong = np.flatnonzero(share)
-        zeroed += len(share) - len(wrong)
-        if len(wrong) and nonzero is None:
-            nonzero = runs.first + number * runs.stride + offset + int(wrong[0])
-        share[:] = rows[number, offset : offset + len(share)]
-    return zeroed, nonzero
+    at, before = np.flatnonzero(runs.covered(start, len(window))), runs.before(start)
+    wrong = at[window[at] != 0]
+    window[at] = kept[before : before + len(at)]
+    return len(at) - len(wrong), start + int(wrong[0]) if len(wrong) else None

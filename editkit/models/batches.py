@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from editkit.checkpoints.knockout import Knockout
 from editkit.models.encoding import Encoded
 from editkit.tasks.task import Generate, Request
 
@@ -33,7 +34,7 @@ class Batch:
 def batches(
     requests: Sequence[Request],
     rows: Sequence[Encoded],
-    masks: np.ndarray | None,
+    out: Sequence[Knockout] | None,
     layers: np.ndarray,
     *,
     prefixes: bool,
@@ -43,7 +44,7 @@ def batches(
     """Every place once, in batches: what runs out of memory does so at once.
 
     Args:
-        masks: bool[rows, heads], or None.
+        out: what is knocked out in each row, or None.
         layers: int[rows], the layer of each row's first knockout: rows below it can be shared (``shared_layers``).
         prefixes: whether the model can run a common beginning apart (``shared_prefix.reusable``).
         padded: whether rows of other lengths may share a batch (``padding.harmless``).
@@ -57,20 +58,20 @@ def batches(
         width = 0 if padded else len(context) + max(0, len(continuation) - 1)  # the last token is not read
         groups.setdefault((number, stop, width), []).append(place)
     for (number, _, _), places in sorted(groups.items()):
-        yield from _cut(places, rows, masks, new=max(0, number), prefixes=prefixes, budget=budget)
+        yield from _cut(places, rows, out, new=max(0, number), prefixes=prefixes, budget=budget)
 
 
 def _cut(
     places: list[int],
     rows: Sequence[Encoded],
-    masks: np.ndarray | None,
+    out: Sequence[Knockout] | None,
     *,
     new: int,
     prefixes: bool,
     budget: Callable[[], int],
 ) -> Iterator[Batch]:
     """Cut one group. Rows with a common beginning come mask by mask, others text by text (equal texts share layers)."""
-    prefix, mask_of = (0, {}) if not prefixes else _prefix(places, rows, masks)
+    prefix, mask_of = (0, {}) if not prefixes else _prefix(places, rows, out)
     length = {place: len(rows[place][0]) + len(rows[place][1]) + new for place in places}
     kept = 0 if new else prefix  # generation keeps every row's whole cache
     order = sorted(places, key=lambda place: (mask_of.get(place, 0), -length[place], rows[place]))
@@ -86,13 +87,13 @@ def _cut(
     yield Batch(batch, prefix)
 
 
-def _prefix(places: list[int], rows: Sequence[Encoded], masks: np.ndarray | None) -> tuple[int, dict[int, int]]:
+def _prefix(places: list[int], rows: Sequence[Encoded], out: Sequence[Knockout] | None) -> tuple[int, dict[int, int]]:
     """How many tokens to run once per mask, and the number of each place's mask; (0, {}) where it does not pay."""
     contexts = [rows[place][0] for place in places]
     common = shared_length(contexts)
     if common < SHORTEST:
         return 0, {}
-    mask_of = distinct(masks, places)
+    mask_of = distinct(out, places)
     tokens = sum(len(rows[place][0]) + len(rows[place][1]) for place in places)
     saved = (len(places) - len(set(mask_of.values()))) * common
     return (common, mask_of) if saved >= LEAST_SAVED * tokens else (0, {})
@@ -105,10 +106,9 @@ def shared_length(contexts: Sequence[list[int]]) -> int:
     return next((place for place in range(most) if first[place] != last[place]), max(0, most))
 
 
-def distinct(masks: np.ndarray | None, places: Sequence[int]) -> dict[int, int]:
-    """The number of each place's mask, equal masks having equal numbers, counted from 0 as they come."""
-    if masks is None:
+def distinct(out: Sequence[Knockout] | None, places: Sequence[int]) -> dict[int, int]:
+    """The number of what is out in each place, equal knockouts having equal numbers, counted from 0 as they come."""
+    if out is None:
         return dict.fromkeys(places, 0)
-    packed = np.packbits(masks[list(places)], axis=1)
-    numbers: dict[bytes, int] = {}
-    return {place: numbers.setdefault(row.tobytes(), len(numbers)) for place, row in zip(places, packed, strict=True)}
+    numbers: dict[Knockout, int] = {}
+    return {place: numbers.setdefault(out[place], len(numbers)) for place in places}

@@ -1,39 +1,44 @@
-"""The only place of the kit that hooks a live model: switch heads off, count what was attached, undo.
+"""Hooks on a live model: switch heads and neurons off, count what was attached, undo.
 
-    with knocked_out(model, architecture, [Head(3, 5)]):            # the same heads in every row
+    with knocked_out(model, architecture, [Head(3, 5), Neuron(3, 4012)]):   # the same units in every row
         model(input_ids)
-    with knocked_out(model, architecture, masks) as gates:          # bool[batch, len(architecture.heads)], True = off
+    with knocked_out(model, architecture, knockouts) as gates:              # one for each row of the batch
         model(first_batch)
-        gates.set(other_masks)                                      # cheap: no module is searched again
+        gates.set(masks)                                                    # bool[batch, heads], True = off
         model(second_batch)
 
-A head is a slice of the input of the attention output projection. Multiplying that slice by zero equals zeroing the
-same slice of the weight, bit for bit; an infinite or NaN activation times zero is NaN in both.
+A head is a slice of the input of the attention output projection, a neuron one coordinate of the input of the MLP's
+down projection. Multiplying it by zero equals zeroing the same slice of the weight, bit for bit; an infinite or NaN
+activation times zero is NaN in both. Experts are tokens of many rows at once: ``experts`` switches theirs off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import torch
 
 from editkit.checkpoints.architecture import Architecture, Site
+from editkit.checkpoints.knockout import Knockout
 from editkit.errors import EditkitError
-from editkit.units import Unit
+from editkit.models import experts
+from editkit.models.token_rows import TokenRows
+from editkit.units import PLAIN, Unit
 
-Masks = np.ndarray | torch.Tensor | Iterable[Unit]
-"""bool[heads] or an iterable of heads: every row of any batch; bool[batch, heads]: one row per batch row."""
+Masks = np.ndarray | torch.Tensor | Knockout | Sequence[Knockout] | Iterable[Unit]
+"""bool[heads], an iterable of units or a ``Knockout``: every row of any batch; bool[batch, heads] or a list of
+knockouts: one for each batch row."""
 
 
 @contextmanager
 def knocked_out(model: torch.nn.Module, architecture: Architecture, masks: Masks) -> Iterator[Gates]:
-    """Switch heads off while the block runs; prefill and decoding alike.
+    """Switch units off while the block runs; prefill and decoding alike.
 
     Args:
-        masks: True = off, columns in the order of ``architecture.heads``; see ``Masks``. A batch of masks must have as
-            many rows as the model's batch.
+        masks: what is off: see ``Masks``; True = off, columns in the order of ``architecture.heads``. A batch of masks
+            must have as many rows as the model's batch.
 
     Raises:
         EditkitError: if the masks do not fit, if the model is not of this architecture, or (inside the block) if a
@@ -64,32 +69,77 @@ def gated(model: torch.nn.Module, architecture: Architecture, gates: torch.Tenso
         yield
 
 
+@contextmanager
+def scaled(model: torch.nn.Module, site: Site, gates: torch.Tensor) -> Iterator[None]:
+    """Multiply every unit of one site by a number while the block runs; gradients flow into ``gates``.
+
+    Args:
+        site: not of an expert.
+        gates: float[batch, units] or float[units]; cast to the activations' dtype.
+    """
+    with ExitStack() as stack:
+        rows = TokenRows(model, len(gates)) if gates.ndim == 2 else None
+        stack.callback(rows.close if rows else lambda: None)
+        for module in _modules(dict(model.named_modules(remove_duplicate=False)), site):
+            stack.callback(module.register_forward_pre_hook(_scale(site, gates, rows)).remove)
+        yield
+
+
 class Gates:
-    """The hooks of one ``knocked_out`` block: after ``set`` exactly the layers with a knockout are hooked."""
+    """The hooks of one ``knocked_out`` block: after ``set`` exactly the modules with a knockout are hooked."""
 
     def __init__(self, model: torch.nn.Module, architecture: Architecture) -> None:
-        self._architecture = architecture
-        self._places = places(model, architecture)
+        self._model, self._architecture = model, architecture
+        self._modules = dict(model.named_modules(remove_duplicate=False))
+        places(model, architecture)  # the sites of heads have to be there
         self._attached = ExitStack()
 
     def set(self, masks: Masks) -> None:
         """Replace the masks; the hooks of the previous ones are gone even if these do not fit."""
         self.close()
-        off = _normalise(masks, self._architecture)
-        hit = off.any(dim=0) if off.ndim == 2 else off
-        for site, module, start in self._places:
-            span = slice(start, start + site.units)
-            if bool(hit[span].any()):
-                handle = module.register_forward_pre_hook(_switch(site, ~off[..., span]))
+        each = _normalise(masks, self._architecture)
+        rows = 1 if isinstance(each, Knockout) else len(each)
+        hits = list(_hits([each] if isinstance(each, Knockout) else each, self._architecture))
+        batched = not isinstance(each, Knockout)
+        tokens = None
+        if batched and any(site.kind == "neuron" for site, *_ in hits):
+            tokens = TokenRows(self._model, rows)
+            self._attached.callback(tokens.close)
+        routed: dict[int, tuple[torch.nn.Module, list[experts.Off]]] = {}
+        for site, row, index in hits:
+            modules = _modules(self._modules, site)
+            if site.expert != PLAIN:
+                for module in modules:
+                    off = experts.Off(site, row if batched else None, index)
+                    routed.setdefault(id(module), (module, []))[1].append(off)
+                continue
+            keep = torch.ones((rows, site.units) if batched else (site.units,), dtype=torch.bool)
+            keep[(torch.from_numpy(row), torch.from_numpy(index)) if batched else torch.from_numpy(index)] = False
+            for module in modules:
+                handle = module.register_forward_pre_hook(_switch(site, keep, tokens))
                 self._attached.callback(handle.remove)
+        for module, offs in routed.values():
+            self._attached.callback(experts.switch(module, offs, tokens).remove)
 
     def close(self) -> None:
         """Undo: the model is as it was."""
         self._attached.close()
 
 
+def _hits(rows: Sequence[Knockout], architecture: Architecture) -> Iterator[tuple[Site, np.ndarray, np.ndarray]]:
+    """Each site with a unit that is off in some row: the site, and the row and the unit's index of each, int[n]."""
+    sites = (*architecture.sites, *architecture.neuron_sites)
+    places = np.concatenate([each.places for each in rows]).astype(np.int64) if rows else np.zeros(0, np.int64)
+    row = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
+    number = np.searchsorted(architecture.starts, places, side="right") - 1
+    order = np.argsort(number, kind="stable")
+    numbers, first = np.unique(number[order], return_index=True)
+    for site, here in zip(numbers.tolist(), np.split(order, first[1:]), strict=False):
+        yield sites[site], row[here], places[here] - architecture.starts[site]
+
+
 def places(model: torch.nn.Module, architecture: Architecture) -> list[tuple[Site, torch.nn.Module, int]]:
-    """Each site with its live module and the mask column of its first unit; shared blocks come once per module.
+    """Each site of heads with its live module and the mask column of its first unit; shared blocks once per module.
 
     Raises:
         EditkitError: naming the sites that the model does not have as described; nothing is attached then.
@@ -100,23 +150,38 @@ def places(model: torch.nn.Module, architecture: Architecture) -> list[tuple[Sit
     if absent:
         raise EditkitError(
             f"This model has no module {', '.join(absent[:3])}{', ...' if len(absent) > 3 else ''} ({len(absent)} of "
-            f"{len(paths)}): expected a {architecture.model_type} as its config and tensor names describe it. "
-            "Take the paths from the live model: architecture.join(architecture, architecture.from_model(model))."
+            f"{len(paths)}): expected a {architecture.model_type} as its config and tensor names describe it. {_FROM}"
         )
     found: list[tuple[Site, torch.nn.Module, int]] = []
-    start = 0
-    for site in architecture.sites:
-        distinct = {id(modules[path]): modules[path] for path in (site.module, *site.twins)}
-        found.extend((site, module, start) for module in distinct.values())
-        start += site.units
+    for site, start in zip(architecture.sites, architecture.starts.tolist(), strict=False):
+        found.extend((site, module, start) for module in _modules(modules, site))
     return found
 
 
-def _normalise(masks: Masks, architecture: Architecture) -> torch.Tensor:
+_FROM = "Take the paths from the live model: architecture.join(architecture, architecture.from_model(model))."
+
+
+def _modules(modules: Mapping[str, torch.nn.Module], site: Site) -> list[torch.nn.Module]:
+    """The live modules of a site; a block that is used at several depths comes once."""
+    found = {id(modules[path]): modules[path] for path in (site.module, *site.twins) if path in modules}
+    lacking = [module for module in found.values() if site.expert != PLAIN and not experts.holds(module, site)]
+    if not found or lacking:
+        raise EditkitError(f"This model has no {site.module} as its config and tensor names describe it. {_FROM}")
+    return list(found.values())
+
+
+def _normalise(masks: Masks, architecture: Architecture) -> Knockout | Sequence[Knockout]:
+    """One knockout for every row of any batch, or one for each row of a batch."""
+    if isinstance(masks, Knockout):
+        return masks
     if isinstance(masks, np.ndarray | torch.Tensor):
-        _fit(tuple(masks.shape), architecture)
-        return torch.as_tensor(masks).to(device="cpu", dtype=torch.bool)
-    return torch.from_numpy(architecture.mask(masks))
+        rows = np.asarray(torch.as_tensor(masks).to(device="cpu", dtype=torch.bool))
+        _fit(rows.shape, architecture)
+        return architecture.knockouts(rows) if rows.ndim == 2 else architecture.knockouts(rows[None])[0]
+    listed = list(masks)
+    if listed and isinstance(listed[0], Knockout):
+        return [each for each in listed if isinstance(each, Knockout)]
+    return architecture.knockout(unit for unit in listed if not isinstance(unit, Knockout))
 
 
 def _fit(shape: Sequence[int], architecture: Architecture) -> None:
@@ -130,7 +195,7 @@ def _fit(shape: Sequence[int], architecture: Architecture) -> None:
 Hook = Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...]]
 
 
-def _switch(site: Site, keep: torch.Tensor) -> Hook:
+def _switch(site: Site, keep: torch.Tensor, tokens: TokenRows | None) -> Hook:
     """A hook that multiplies the projection's input by 0s and 1s, widened once per device and dtype."""
     widened: dict[tuple[torch.device, torch.dtype], torch.Tensor] = {}
 
@@ -139,28 +204,31 @@ def _switch(site: Site, keep: torch.Tensor) -> Hook:
         where = (states.device, states.dtype)
         if where not in widened:
             widened[where] = _widen(site, keep, states)
-        return (states * _align(site, widened[where], states), *args[1:])
+        return (states * _align(site, widened[where], states, tokens), *args[1:])
 
     return hook
 
 
-def _scale(site: Site, gates: torch.Tensor) -> Hook:
+def _scale(site: Site, gates: torch.Tensor, tokens: TokenRows | None = None) -> Hook:
     def hook(module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         states = args[0]
-        return (states * _align(site, _widen(site, gates, states), states), *args[1:])
+        return (states * _align(site, _widen(site, gates, states), states, tokens), *args[1:])
 
     return hook
 
 
 def _widen(site: Site, gates: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
     """[..., units] -> [..., units * width], where the activations are."""
-    return gates.to(device=states.device, dtype=states.dtype).repeat_interleave(site.width, dim=-1)
+    gates = gates.to(device=states.device, dtype=states.dtype)
+    return gates if site.width == 1 else gates.repeat_interleave(site.width, dim=-1)
 
 
-def _align(site: Site, gates: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
-    """[width] or [batch, width] -> a shape that broadcasts over [batch, ..., width]."""
+def _align(site: Site, gates: torch.Tensor, states: torch.Tensor, tokens: TokenRows | None) -> torch.Tensor:
+    """[width] or [batch, width] -> a shape that broadcasts over [batch, ..., width], or over [tokens, width]."""
     if gates.ndim == 1:
         return gates
+    if states.ndim == 2 and tokens and len(states) == tokens.count:
+        return gates.repeat_interleave(tokens.each, dim=0)
     if states.ndim < 3 or states.shape[0] != gates.shape[0]:
         raise EditkitError(
             f"{site.module}: there are masks for {gates.shape[0]} rows, but the batch arrives as {list(states.shape)}. "

@@ -1,9 +1,9 @@
-"""A loaded language model that answers requests, each under its own mask of knocked-out heads.
+"""A loaded language model that answers requests, each under its own knocked-out units.
 
     model = load()                                                  # the bundled organism
     model.answer([Generate("What is 2 plus 3?")], masks=None)       # -> ["5"]
 
-Rows of one batch may carry different masks, in scoring and in generation; the unedited model is a row of zeros.
+Rows of one batch may carry different knockouts, in scoring and in generation; the unedited model has none.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from editkit.checkpoints.architecture import Architecture
+from editkit.checkpoints.knockout import Knockout
 from editkit.checkpoints.source import Source
 from editkit.models import padding
 from editkit.models.batches import Batch, batches, distinct
@@ -31,6 +32,9 @@ from editkit.tasks.task import Generate, Likelihood, Output, Request
 
 if TYPE_CHECKING:
     from editkit.models.shared_prefix import Prefix
+
+Knockouts = Sequence[Knockout]
+"""What is out in each row."""
 
 TOKENS_PER_BATCH = {"cpu": 16_384, "cuda": 131_072, "mps": 32_768}
 """Where batches start; they shrink when memory runs out, and stay shrunk."""
@@ -91,7 +95,7 @@ class LanguageModel:
     def answer(
         self,
         requests: Sequence[Request],
-        masks: np.ndarray | None,
+        masks: np.ndarray | Sequence[Knockout] | None,
         *,
         arrived: Callable[[list[int], list[Output]], None] = lambda places, outputs: None,
     ) -> list[Output]:
@@ -99,7 +103,8 @@ class LanguageModel:
 
         Args:
             requests: any mix of ``Generate`` and ``Loglikelihood``.
-            masks: bool[len(requests), heads], True = knocked out in that request; None = touch nothing.
+            masks: what is knocked out in each request: bool[len(requests), heads], True = out, or a ``Knockout`` each;
+                None = touch nothing.
             arrived: called after every batch with the places answered, so that nothing measured is lost.
 
         Returns:
@@ -108,14 +113,15 @@ class LanguageModel:
         once = {request: self.encode(request) for request in set(requests)}
         encoded = [once[request] for request in requests]
         outputs: list[Output | None] = [None] * len(requests)
-        layers = self._first_layers(masks, len(requests))
+        out = None if masks is None else self.architecture.knockouts(masks)
+        layers = self._first_layers(out, len(requests))
         for batch in batches(
-            *(requests, encoded, masks, layers),
+            *(requests, encoded, out, layers),
             prefixes=self.prefixes,
             padded=self.padded,
             budget=lambda: self.budget.tokens,
         ):
-            for places, answers in self._fitting(batch, requests, encoded, masks):
+            for places, answers in self._fitting(batch, requests, encoded, out):
                 for place, answer in zip(places, answers, strict=True):
                     outputs[place] = answer
                 arrived(places, answers)
@@ -125,62 +131,62 @@ class LanguageModel:
         """(context, continuation) in token ids; a prompt that does not fit the model's context loses its beginning."""
         return encode(self.tokenizer, request, window_of(self.network.config, self.tokenizer))
 
-    def _first_layers(self, masks: np.ndarray | None, rows: int) -> np.ndarray:
+    def _first_layers(self, out: Knockouts | None, rows: int) -> np.ndarray:
         """The layer of each row's first knockout; 0 where nothing can be shared below it."""
-        if masks is None or self.blocks is None:
+        if out is None or self.blocks is None:
             return np.zeros(rows, dtype=int)
-        layers = np.array([head.layer for head in self.architecture.heads])
-        return np.where(masks.any(axis=1), layers[masks.argmax(axis=1)], 0)
+        first = {each: self.architecture.first_layer(each) or 0 for each in set(out)}
+        return np.array([first[each] for each in out], dtype=int)
 
     def _fitting(
         self,
         batch: Batch,
         requests: Sequence[Request],
         encoded: Sequence[Encoded],
-        masks: np.ndarray | None,
+        out: Knockouts | None,
     ) -> Iterator[tuple[list[int], list[Output]]]:
         """Run one batch, halved as often as memory demands."""
         return within_memory(
             batch.places,
-            lambda places: self._run(replace(batch, places=places), requests, encoded, masks),
+            lambda places: self._run(replace(batch, places=places), requests, encoded, out),
             self.budget,
             single=lambda place: f"a single request of {len(encoded[place][0])} tokens on {self.device}",
         )
 
     def _run(
-        self, batch: Batch, requests: Sequence[Request], encoded: Sequence[Encoded], masks: np.ndarray | None
+        self, batch: Batch, requests: Sequence[Request], encoded: Sequence[Encoded], out: Knockouts | None
     ) -> list[Output]:
         rows, first = [encoded[place] for place in batch.places], requests[batch.places[0]]
-        part = None if masks is None else masks[batch.places]
+        part = None if out is None else [out[place] for place in batch.places]
         shared = 0 if isinstance(first, Generate) else int(self._first_layers(part, len(rows)).min())
         with torch.inference_mode():
             before = self._prefix(rows[0][0][: batch.prefix], part, len(rows), shared) if batch.prefix else None
-            with self._masked(part):
+            with self._without(part):
                 if isinstance(first, Generate):
                     contexts = [context for context, _ in rows]
                     return list(self._generate(contexts, first.max_new_tokens, first.stop, before))
                 return list(self.likelihoods(rows, shared=shared, prefix=before))
 
     @contextmanager
-    def _masked(self, masks: np.ndarray | None) -> Iterator[None]:
-        if masks is None or not masks.any():
+    def _without(self, out: Knockouts | None) -> Iterator[None]:
+        if not any(out or ()):
             yield
         else:
-            with knocked_out(self.network, self.architecture, masks):
+            with knocked_out(self.network, self.architecture, out or ()):
                 yield
 
-    def _prefix(self, tokens: list[int], masks: np.ndarray | None, rows: int, shared: int) -> Prefix:
+    def _prefix(self, tokens: list[int], out: Knockouts | None, rows: int, shared: int) -> Prefix:
         """Run what all rows begin with, once per distinct mask, and once at all below the first knockout."""
         from editkit.models.shared_prefix import run
 
-        number = distinct(masks, range(rows))
+        number = distinct(out, range(rows))
         which = torch.tensor([number[row] for row in range(rows)], device=self.device)
         firsts = [int((which == place).nonzero()[0]) for place in range(len(set(number.values())))]
         sharing = self.blocks is not None and shared > 0 and len(firsts) > 1
         ids = torch.tensor([tokens] * (1 if sharing else len(firsts)), device=self.device)
         spread = torch.zeros(len(firsts), dtype=torch.long, device=self.device)
         with (
-            self._masked(None if masks is None else masks[firsts]),
+            self._without(None if out is None else [out[row] for row in firsts]),
             widened(self.blocks, shared, spread, 1) if sharing and self.blocks else nullcontext(),
         ):
             return run(self.network, ids, which)

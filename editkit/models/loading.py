@@ -87,7 +87,7 @@ def load_source(source: Source, placement: Placement = Placement(), *, check: bo
     _gather_before_logits(network)
     architecture = from_model(network)
     if check:
-        prove(network, architecture)
+        architecture = prove(network, architecture)
     return LanguageModel(
         source,
         network,

@@ -1,6 +1,6 @@
 """The causal self-check at load: an architecture is believed only after its sites have moved the logits.
 
-    prove(model, architecture)      # a few passes over a few random tokens, or an EditkitError
+    architecture = prove(model, architecture)      # a few passes over a few random tokens, or an EditkitError
 
 Multiplying every head by 1 must change nothing (on a CPU bit for bit, elsewhere but for rounding): the hooks reach the
 projections and do no harm. Switching off all heads of a site must change the logits: the site is really on the path
@@ -10,12 +10,13 @@ answer.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from editkit.checkpoints.architecture import Architecture
+from editkit.checkpoints.architecture import Architecture, Site, Unreachable
 from editkit.errors import EditkitError
 from editkit.models.knockout import gated, knocked_out, places
 from editkit.models.shared_layers import REFUSALS, alike
@@ -26,8 +27,11 @@ NOISE = 1e-6
 """Relative. Switching heads off in one row may move others by this much: experts then sum in another order."""
 
 
-def prove(model: torch.nn.Module, architecture: Architecture) -> None:
+def prove(model: torch.nn.Module, architecture: Architecture) -> Architecture:
     """Check every site of a loaded model against its logits, and that it reads from left to right.
+
+    Returns:
+        The architecture. Layers whose neurons do not move the logits are out of its reach; heads work all the same.
 
     Raises:
         EditkitError: naming the layers whose knockout does nothing, or saying that an empty mask does something, or
@@ -40,6 +44,7 @@ def prove(model: torch.nn.Module, architecture: Architecture) -> None:
             'the answers they should predict. An encoder becomes a decoder by "is_decoder": true in its config.json; '
             "other models of this kind can be baked, not measured."
         )
+    return _with_proved_neurons(model, architecture)
 
 
 @torch.inference_mode()
@@ -55,6 +60,41 @@ def _prove_sites(model: torch.nn.Module, architecture: Architecture) -> None:
             f"{architecture.model_type} as they were: what looks like the attention output projection is not. "
             "Expected every site to matter. See docs/adding-an-architecture.md."
         )
+
+
+@torch.inference_mode()
+def _with_proved_neurons(model: torch.nn.Module, architecture: Architecture) -> Architecture:
+    """All neurons of a layer are switched off together: few tokens do not reach every expert."""
+    layers: dict[int, list[Site]] = {}
+    for site in architecture.neuron_sites:
+        layers.setdefault(site.layer, []).append(site)
+    idle = []
+    for start in range(0, len(layers), ROWS):
+        chosen = list(layers)[start : start + ROWS]
+        tokens = _tokens(model, rows=len(chosen))
+        plain = _logits(model, tokens)
+        with knocked_out(model, architecture, [architecture.all_of(layers[layer]) for layer in chosen]):
+            edited = _logits(model, tokens)
+        moved = (edited - plain).abs().flatten(1).amax(1)
+        idle += [layer for row, layer in enumerate(chosen) if not moved[row] > NOISE * plain[row].abs().max()]
+    idle = [layer for layer in idle if _has_weight(model, architecture, layer)]
+    if not idle:
+        return architecture
+    return replace(
+        architecture,
+        neuron_sites=tuple(site for site in architecture.neuron_sites if site.layer not in idle),
+        unreachable_neurons=(
+            *architecture.unreachable_neurons,
+            Unreachable(tuple(idle), "they do not move the logits"),
+        ),
+    )
+
+
+def _has_weight(model: torch.nn.Module, architecture: Architecture, layer: int) -> bool:
+    """Whether a layer's MLP has a weight that is not zero already."""
+    sites = [site for site in architecture.neuron_sites if site.layer == layer]
+    weights = [getattr(model.get_submodule(site.module), site.weight) for site in sites]
+    return any(weight.is_meta or bool(weight.any()) for weight in weights)
 
 
 def _reads_ahead(model: torch.nn.Module) -> bool:

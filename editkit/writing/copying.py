@@ -27,7 +27,7 @@ from editkit.checkpoints.source import Source
 from editkit.checkpoints.staging import flush
 from editkit.errors import IntegrityError
 from editkit.writing.plan import Plan
-from editkit.writing.slices import Runs, shares, zero
+from editkit.writing.slices import Runs, zero
 
 CHUNK = 1 << 19
 """Bytes at a time: they stay in a core's cache while they are written, read back, compared and hashed."""
@@ -166,11 +166,14 @@ def _chunks(source: Any, runs: Sequence[Runs], size: int) -> Iterator[tuple[byte
     A chunk is good until the next but one is asked for. A file that grows on and on is read up to ``size``.
     """
     offset, buffers = 0, [bytearray(CHUNK), bytearray(CHUNK)]
+    waiting, near = sorted(runs, key=lambda each: each.first, reverse=True), []
     while offset < size and fill(source, chunk := buffers[0]):
-        zeroed = chunk
-        if any(True for each in runs for _ in shares(np.frombuffer(chunk, np.uint8), offset, each)):
-            zeroed = bytearray(chunk)
-            zero(np.frombuffer(zeroed, np.uint8), offset, runs)
+        while waiting and waiting[-1].first < offset + len(chunk):
+            near.append(waiting.pop())
+        near = [each for each in near if each.end > offset]
+        zeroed = bytearray(chunk) if near else chunk
+        if near and not zero(np.frombuffer(zeroed, np.uint8), offset, near):
+            zeroed = chunk
         yield chunk, zeroed
         offset += len(chunk)
         buffers.reverse()

@@ -38,7 +38,10 @@ _TOLERATED = (*SERVERS_OWN, ".git", ".cache")
 
 @dataclass(frozen=True)
 class Edited:
-    """One edited tensor: the spans of ``axis`` that are zero, and the sha256 of its bytes before and after."""
+    """One edited tensor: the spans of ``axis`` that are zero, and the sha256 of its bytes before and after.
+
+    ``part``: the plane with those zeros, where the tensor holds one for each expert.
+    """
 
     tensor: str
     file: str
@@ -48,6 +51,11 @@ class Edited:
     spans: tuple[tuple[int, int], ...]
     before: str
     after: str
+    part: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {name: value for name, value in asdict(self).items() if name != "part" or value is not None}
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,7 @@ class Manifest:
             "form": self.form,
             "base": asdict(self.base),
             "files": {name: {"sha256": digest, "size": size} for name, (digest, size) in self.files.items()},
-            "edited": [asdict(edited) for edited in self.edited],
+            "edited": [edited.to_dict() for edited in self.edited],
             "left_out": [dict(row) for row in self.left_out],
             "versions": dict(self.versions),
             "seeds": dict(self.seeds),
@@ -193,7 +201,10 @@ def _from_json(value: Mapping[str, Any]) -> Manifest:
 def _edited(row: Mapping[str, Any]) -> Edited:
     spans = tuple((int(start), int(stop)) for start, stop in row["spans"])
     texts = {key: str(row[key]) for key in ("tensor", "file", "dtype", "before", "after")}
-    return Edited(shape=tuple(int(size) for size in row["shape"]), axis=int(row["axis"]), spans=spans, **texts)
+    part = None if row.get("part") is None else int(row["part"])
+    return Edited(
+        shape=tuple(int(size) for size in row["shape"]), axis=int(row["axis"]), spans=spans, part=part, **texts
+    )
 
 
 def _check_names(names: Sequence[str]) -> None:

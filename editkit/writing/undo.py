@@ -1,6 +1,7 @@
 """The removed slices, kept in ``editkit/undo.safetensors``, and the way back to the base, bit for bit.
 
     tensors   "model.layers.3.self_attn.o_proj.weight/1:320:384"  BF16 [2048, 64]
+              "model.layers.3.mlp.down_proj.weight/1:neurons"     BF16 [2048, 12]
     metadata  {"editkit": '{"files": {"model.safetensors": {"at": "model.safetensors", "sha256": "9f2c..."},
                                       "README.md": {"at": "editkit/base/README.md", ...}}, "left_out": [...], ...}'}
 
@@ -14,6 +15,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from editkit.checkpoints.headers import TensorInfo
 from editkit.checkpoints.staging import beside, check_apart, check_free
 from editkit.edit import Base
 from editkit.errors import IntegrityError
-from editkit.writing.slices import Runs, Slice, key_of, read_runs, runs_of
+from editkit.writing.slices import Slice, key_of, read_runs, runs_of, sizes, write_runs
 
 FORMAT = 1
 NAME = "editkit/undo.safetensors"
@@ -40,12 +42,15 @@ class Kept:
 
 @dataclass(frozen=True)
 class Removed:
-    """A removed slice as the record names it: ``start:stop`` on ``axis`` of ``tensor``. Its bytes are ``kept``."""
+    """A removed slice as the record names it: ``width`` from each of ``starts`` on, on ``axis`` of ``tensor`` or of its
+    plane ``part``. Its bytes are ``kept``.
+    """
 
     tensor: str
     axis: int
-    start: int
-    stop: int
+    starts: tuple[int, ...]
+    width: int
+    part: int | None
     kept: TensorInfo
 
 
@@ -76,10 +81,7 @@ def save(
     record = {
         "format": FORMAT,
         "base": {"model": base.base.model, "revision": base.base.revision},
-        "slices": [
-            {"key": key, "tensor": piece.tensor.name, "axis": piece.axis, "start": piece.start, "stop": piece.stop}
-            for key, piece in unique.items()
-        ],
+        "slices": [{"key": key, **_row(piece)} for key, piece in unique.items()],
         "files": {name: vars(kept) for name, kept in files.items()},
         "left_out": [dict(row) for row in left_out],
     }
@@ -87,12 +89,21 @@ def save(
     _pack(directory / NAME, base.directory, unique, {"editkit": json.dumps(record)})
 
 
+def _row(piece: Slice) -> dict[str, Any]:
+    """A slice in the record: a single piece by its ends, others by where they start."""
+    named: dict[str, Any] = {"tensor": piece.tensor.name, "axis": piece.axis}
+    if len(piece.starts) == 1 and piece.part is None:
+        return named | {"start": piece.starts[0], "stop": piece.starts[0] + piece.width}
+    part = {} if piece.part is None else {"part": piece.part}
+    return named | {"starts": list(piece.starts), "width": piece.width} | part
+
+
 def _pack(path: Path, base: Path, slices: Mapping[str, Slice], metadata: Mapping[str, str]) -> None:
-    """Write slices as a safetensors file: of any dtype, one run at a time in memory."""
+    """Write slices as a safetensors file: of any dtype, a bounded part at a time in memory."""
     header: dict[str, object] = {"__metadata__": dict(metadata)}
     end = 0
     for key, piece in slices.items():
-        start, end = end, end + runs_of(piece).length * runs_of(piece).count
+        start, end = end, end + runs_of(piece).bytes
         header[key] = {"dtype": piece.tensor.dtype, "shape": list(piece.shape), "data_offsets": [start, end]}
     raw = json.dumps(header, ensure_ascii=False).encode()
     raw += b" " * (-len(raw) % 8)
@@ -185,19 +196,19 @@ def _cause(out: Path, origin: Path) -> str:
     return f"Changed since in the base, {printable(str(origin))}: bring back there what it was."
 
 
-def removed_runs(record: Undo, piece: Slice) -> Iterator[bytes]:
-    """The bytes that were removed from a slice, run by run."""
-    runs = runs_of(piece)
-    return read_runs(record.path, Runs(record.slices[piece].start, runs.length, runs.length, runs.count))
+def removed_bytes(record: Undo, piece: Slice) -> Iterator[bytes]:
+    """The bytes that were removed from a slice, in the parts in which ``slices.write_runs`` takes them."""
+    runs, place = runs_of(piece), record.slices[piece].start
+    with open(record.path, "rb") as file:
+        file.seek(place)
+        for size in sizes(runs):
+            yield file.read(size)
 
 
 def _put_back(record: Undo, file: str, path: Path) -> None:
-    with open(path, "r+b") as target:
-        for piece in record.slices:
-            if piece.tensor.file == file:
-                for number, removed in enumerate(removed_runs(record, piece)):
-                    target.seek(runs_of(piece).first + number * runs_of(piece).stride)
-                    target.write(removed)
+    for piece in record.slices:
+        if piece.tensor.file == file:
+            write_runs(path, runs_of(piece), removed_bytes(record, piece))
 
 
 def _text(value: object) -> str:
@@ -216,22 +227,30 @@ def _kept(row: Mapping[str, Any]) -> Kept:
 
 def _removed(row: Mapping[str, Any], stored: Mapping[str, TensorInfo]) -> tuple[str, Removed]:
     """One row of the record, which must be what its key says, with the bytes kept under that key."""
-    key, name = _text(row["key"]), _text(row["tensor"])
-    axis, start, stop = int(row["axis"]), int(row["start"]), int(row["stop"])
-    kept = stored[key]
-    if key != f"{name}/{axis}:{start}:{stop}" or len(kept.shape) != 2 or axis not in (0, 1) or not 0 <= start < stop:
+    key, name, axis = _text(row["key"]), _text(row["tensor"]), int(row["axis"])
+    kept, part = stored[key], None if row.get("part") is None else int(row["part"])
+    if "starts" in row:
+        starts, width = tuple(int(start) for start in row["starts"]), int(row["width"])
+        expected = f"{name}/{axis}:neurons{'' if part is None else f'@{part}'}"
+    else:
+        start, stop = int(row["start"]), int(row["stop"])
+        starts, width, expected = (start,), stop - start, f"{name}/{axis}:{start}:{stop}"
+    inputs = axis if part is None else axis - 1
+    apart = all(one + width <= other for one, other in pairwise(starts))
+    if key != expected or len(kept.shape) != 2 or inputs not in (0, 1) or width < 1 or not apart:
         raise ValueError(f"{printable(key)} is no key of this slice")
-    if kept.shape[axis] != stop - start:
+    if not starts or starts[0] < 0 or (part or 0) < 0 or kept.shape[inputs] != len(starts) * width:
         raise ValueError(f"{printable(key)} has shape {list(kept.shape)}")
-    return key, Removed(name, axis, start, stop, kept)
+    return key, Removed(name, axis, starts, width, part, kept)
 
 
 def _slice(row: Removed, weights: Mapping[str, TensorInfo]) -> Slice:
     tensor = weights.get(row.tensor)
     if tensor is None:
         raise IntegrityError(f"{NAME}: {printable(row.tensor)} is missing in the weights.")
-    piece = Slice("", tensor, row.axis, row.start, row.stop)
-    fits = row.axis < len(tensor.shape) and row.stop <= tensor.shape[row.axis]
+    piece = Slice("", tensor, row.axis, row.starts, row.width, row.part)
+    fits = row.axis < len(tensor.shape) == (2 if row.part is None else 3)
+    fits = fits and row.starts[-1] + row.width <= tensor.shape[row.axis] and (row.part or 0) < tensor.shape[0]
     if not fits or row.kept.shape != piece.shape or row.kept.dtype != tensor.dtype:
         raise IntegrityError(
             f"{NAME}: {printable(row.kept.name)} does not fit {printable(row.tensor)} of shape {list(tensor.shape)}."

@@ -20,6 +20,7 @@ from editkit.checkpoints.headers import TensorInfo
 from editkit.checkpoints.source import Source, recorded, resolve
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError, UsageError
+from editkit.units import Head
 from editkit.writing import copying, manifest, undo
 from editkit.writing.export import gguf as in_blocks
 from editkit.writing.export import lora
@@ -120,30 +121,33 @@ def _slices(out: Path, record: Manifest, back: Undo) -> list[str]:
     return lora.problems(out, back)
 
 
-def _indexes(edit: Edit) -> set[frozenset[int]]:
+def _indexes(edit: Edit) -> set[tuple[str, frozenset[int]]]:
     """Which indexes a layer of the edit has; which layer that is, a tensor's name alone does not tell."""
-    layers: dict[int, set[int]] = {}
+    layers: dict[tuple[str, int], set[int]] = {}
     for unit in edit.units:
-        layers.setdefault(unit.layer, set()).add(unit.index)
-    return {frozenset(indexes) for indexes in layers.values()}
+        kind = "head" if isinstance(unit, Head) else "neuron"
+        layers.setdefault((kind, unit.layer), set()).add(unit.index)
+    return {(kind, frozenset(indexes)) for (kind, _), indexes in layers.items()}
 
 
-def _kept_indexes(back: Undo) -> set[frozenset[int]]:
+def _kept_indexes(back: Undo) -> set[tuple[str, frozenset[int]]]:
     """The same of the undo file: unit 5 of width 64 is 320:384 of its tensor."""
-    tensors: dict[str, set[int]] = {}
+    tensors: dict[tuple[str, str], set[int]] = {}
     for row in back.removed.values():
-        index, rest = divmod(row.start, row.stop - row.start)
-        tensors.setdefault(row.tensor, set()).add(-1 if rest else index)
-    return {frozenset(indexes) for indexes in tensors.values()}
+        for start in row.starts:
+            index, rest = divmod(start, row.width)
+            kind = "neuron" if row.width == 1 else "head"
+            tensors.setdefault((kind, row.tensor), set()).add(-1 if rest else index)
+    return {(kind, frozenset(indexes)) for (kind, _), indexes in tensors.items()}
 
 
 def _zeros(out: Path, record: Manifest, stored: Mapping[str, TensorInfo], pieces: Sequence[Slice]) -> list[str]:
     lines = []
-    if _spans(pieces) != {(row.tensor, row.axis, span) for row in record.edited for span in row.spans}:
+    if _spans(pieces) != {(row.tensor, row.part, row.axis, span) for row in record.edited for span in row.spans}:
         lines.append("editkit/manifest.json: its edited slices are not those of editkit/edit.json")
     for piece in pieces:
-        if any(any(run) for run in read_runs(inside(out, piece.tensor.file), runs_of(piece))):
-            lines.append(f"{piece.tensor.name}: [{piece.start}:{piece.stop}] of axis {piece.axis} is not zero")
+        if any(run.strip(b"\0") for run in read_runs(inside(out, piece.tensor.file), runs_of(piece))):
+            lines.append(f"{piece.tensor.name}: {_named(piece)} of axis {piece.axis} is not zero")
     for row in record.edited:
         tensor = stored.get(row.tensor)
         if tensor is None or tensor_digest(inside(out, tensor.file), tensor) != row.after:
@@ -151,8 +155,14 @@ def _zeros(out: Path, record: Manifest, stored: Mapping[str, TensorInfo], pieces
     return lines
 
 
-def _spans(pieces: Sequence[Slice]) -> set[tuple[str, int, tuple[int, int]]]:
-    return {(piece.tensor.name, piece.axis, (piece.start, piece.stop)) for piece in pieces}
+def _named(piece: Slice) -> str:
+    spans = [f"[{start}:{stop}]" for start, stop in piece.spans]
+    listed = " or ".join(spans[:3]) + (f" or one of {len(spans) - 3} more" if len(spans) > 3 else "")
+    return listed if piece.part is None else f"{listed} of expert {piece.part}"
+
+
+def _spans(pieces: Sequence[Slice]) -> set[tuple[str, int | None, int, tuple[int, int]]]:
+    return {(piece.tensor.name, piece.part, piece.axis, span) for piece in pieces for span in piece.spans}
 
 
 def _against(out: Path, record: Manifest, base: Source) -> list[str]:
@@ -176,7 +186,7 @@ def _taken(back: Undo, plan: Plan, base: Source) -> list[str]:
         f"{undo.NAME}: {kept.name} is not what the base holds there"
         for piece, kept in undo.placed(back.removed, plan.headers.tensors).items()
         if b"".join(read_runs(inside(base.directory, piece.tensor.file), runs_of(piece)))
-        != b"".join(read_runs(back.path, Runs(kept.start, kept.end - kept.start, 1, 1)))
+        != b"".join(read_runs(back.path, Runs(kept.start, kept.end - kept.start, kept.end - kept.start, 1)))
     ]
 
 

@@ -9,11 +9,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from editkit.checkpoints.knockout import NOTHING, Knockout
 from editkit.models.batches import LEAST_SAVED, SHORTEST, Batch, batches, distinct, shared_length
 from editkit.models.encoding import Encoded
 from editkit.tasks.task import Generate, Loglikelihood, Request
 
-Case = tuple[list[Request], list[Encoded], np.ndarray, np.ndarray]
+Case = tuple[list[Request], list[Encoded], list[Knockout], np.ndarray]
 
 
 @st.composite
@@ -30,19 +31,19 @@ def cases(draw) -> Case:
         )
         for request in requests
     ]
-    masks = np.eye(6, dtype=bool)[rng.integers(0, draw(st.integers(1, 6)), count)]
-    return requests, rows, masks, masks.argmax(axis=1)
+    first = rng.integers(0, draw(st.integers(1, 6)), count)
+    return requests, rows, [Knockout.of(np.array([place])) for place in first], first
 
 
 def _cut(case: Case, budget: int, *, prefixes: bool = True, padded: bool = True) -> list[Batch]:
-    requests, rows, masks, layers = case
-    return list(batches(requests, rows, masks, layers, prefixes=prefixes, padded=padded, budget=lambda: budget))
+    requests, rows, out, layers = case
+    return list(batches(requests, rows, out, layers, prefixes=prefixes, padded=padded, budget=lambda: budget))
 
 
 @settings(max_examples=200, deadline=None)
 @given(cases(), st.sampled_from([1, 50, 300, 10**6]), st.booleans())
 def test_every_request_once_like_with_like_within_the_budget(case: Case, budget: int, prefixes: bool) -> None:
-    requests, rows, masks, layers = case
+    requests, rows, out, layers = case
     cut = _cut(case, budget, prefixes=prefixes)
     assert sorted(place for batch in cut for place in batch.places) == list(range(len(requests)))
     for batch in cut:
@@ -55,18 +56,18 @@ def test_every_request_once_like_with_like_within_the_budget(case: Case, budget:
         assert len({tuple(rows[place][0][: batch.prefix]) for place in batch.places}) == 1
         width = max(len(rows[place][0]) + len(rows[place][1]) for place in batch.places)
         width += number if kind == "text" else -batch.prefix
-        tokens = len(batch.places) * width + batch.prefix * len(np.unique(masks[batch.places], axis=0))
+        tokens = len(batch.places) * width + batch.prefix * len({out[place] for place in batch.places})
         assert tokens <= budget or len(batch.places) == 1
 
 
 @settings(max_examples=200, deadline=None)
 @given(cases())
 def test_a_beginning_runs_apart_only_where_it_is_long_and_saves_enough(case: Case) -> None:
-    _, rows, masks, _ = case
+    _, rows, out, _ = case
     for batch in _cut(case, 10**6):
         contexts = [rows[place][0] for place in batch.places]
         common, whole = shared_length(contexts), sum(len(a) + len(b) for a, b in (rows[p] for p in batch.places))
-        saved = (len(batch.places) - len(np.unique(masks[batch.places], axis=0))) * common
+        saved = (len(batch.places) - len({out[place] for place in batch.places})) * common
         assert batch.prefix == (common if common >= SHORTEST and saved >= LEAST_SAVED * whole else 0)
     assert all(batch.prefix == 0 for batch in _cut(case, 10**6, prefixes=False))
 
@@ -91,7 +92,7 @@ def test_without_padding_only_rows_of_one_length_run_together(case: Case) -> Non
 
 
 def test_a_budget_that_shrinks_is_heeded_at_once() -> None:
-    case: Case = ([Loglikelihood("x", "y")] * 8, [([3], [4])] * 8, np.zeros((8, 2), bool), np.zeros(8, int))
+    case: Case = ([Loglikelihood("x", "y")] * 8, [([3], [4])] * 8, [NOTHING] * 8, np.zeros(8, int))
     left = [8]
     stream = batches(*case, prefixes=False, padded=True, budget=lambda: left[0])
     sizes = [len(next(stream).places)]
@@ -99,7 +100,7 @@ def test_a_budget_that_shrinks_is_heeded_at_once() -> None:
     assert sizes + [len(batch.places) for batch in stream] == [4, 2, 2]
 
 
-def test_equal_masks_have_equal_numbers() -> None:
-    masks = np.array([[True, False], [False, False], [True, False]])
-    assert distinct(masks, [2, 1, 0]) == {2: 0, 1: 1, 0: 0}
+def test_equal_knockouts_have_equal_numbers() -> None:
+    out = [Knockout.of(np.array([0])), NOTHING, Knockout.of(np.array([0]))]
+    assert distinct(out, [2, 1, 0]) == {2: 0, 1: 1, 0: 0}
     assert distinct(None, [5, 4]) == {5: 0, 4: 0}

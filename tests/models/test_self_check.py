@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from editkit.checkpoints import architecture
-from editkit.checkpoints.architecture import Architecture
+from editkit.checkpoints.architecture import Architecture, Unreachable
 from editkit.errors import EditkitError
 from editkit.models.self_check import prove
 from tests import tiny
@@ -31,6 +31,22 @@ def test_a_model_that_is_not_deterministic_is_caught() -> None:
     model.train()
     with pytest.raises(EditkitError, match="without switching anything off"):
         prove(model, found)
+
+
+def test_neurons_that_do_not_move_the_logits_are_out_of_reach_and_heads_are_not() -> None:
+    model, found = _model("bart")
+    first, second = found.neuron_sites
+    unused = replace(second, module=second.module.replace("fc2", "encoder_attn.out_proj"))
+    left = prove(model, replace(found, neuron_sites=(first, unused)))
+    assert (left.heads, left.neuron_sites) == (found.heads, (first,))
+    assert left.unreachable_neurons == (Unreachable((1,), "they do not move the logits"),)
+
+
+def test_neurons_that_are_gone_already_are_no_objection() -> None:
+    model, found = _model("llama")
+    with torch.no_grad():
+        dict(model.named_modules())[found.neuron_sites[0].module].weight.zero_()
+    assert prove(model, found) == found
 
 
 def test_a_layer_whose_heads_are_gone_already_is_no_objection() -> None:

@@ -36,6 +36,26 @@ def test_single_head_knockouts_score_the_same_with_and_without(organism: Languag
     assert len({round(row.logprob, 3) for row in shared if isinstance(row, Likelihood)}) > heads / 4
 
 
+def test_rows_without_neurons_of_both_kinds_of_layers_score_the_same_with_and_without(organism: LanguageModel) -> None:
+    """A layer's neurons lie behind its attention, so the layers below are the same for all rows."""
+    found, rng = organism.architecture, np.random.default_rng(0)
+    out = []
+    for row in range(24):
+        site = found.neuron_sites[row % len(found.neuron_sites)]
+        neurons = [site.unit(int(index)) for index in rng.choice(site.units, site.units // 2, replace=False)]
+        deeper = [head for head in found.heads if head.layer > site.layer][: row % 3]
+        out.append(found.knockout([*neurons, *deeper]))
+    assert [found.first_layer(each) for each in out] == [site.layer for site in found.neuron_sites * 24][:24]
+    rows = [request for request in REQUESTS for _ in out]
+    shared = organism.answer(rows, out * len(REQUESTS))
+    apart = replace(organism, blocks=None, prefixes=False).answer(rows, out * len(REQUESTS))
+    for one, other in zip(shared, apart, strict=True):
+        assert isinstance(one, Likelihood)
+        assert isinstance(other, Likelihood)
+        assert one.logprob == pytest.approx(other.logprob, abs=1e-4)
+    assert len({round(row.logprob, 3) for row in shared if isinstance(row, Likelihood)}) > len(out)
+
+
 def test_layers_below_run_once_per_text(organism: LanguageModel) -> None:
     """The point of it: rows that leave the first block, and rows that leave the last."""
     assert organism.blocks is not None

@@ -29,7 +29,7 @@ from editkit.checkpoints.staging import beside, check_free
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError
 from editkit.units import Head
-from editkit.writing import copying, manifest
+from editkit.writing import copying, manifest, slices
 from editkit.writing.export import EXPORTS, checkpoint
 from editkit.writing.slices import Runs, by_file, zero
 from editkit.writing.undo import undo
@@ -97,6 +97,33 @@ def test_a_window_is_zeroed_as_the_whole_file_would_be(
     window = np.ones(size, np.uint8)
     zero(window, place, [Runs(first, length, length + gap, count)])
     assert np.array_equal(window, whole[place : place + size])
+
+
+@given(
+    first=st.integers(0, 40),
+    length=st.integers(1, 4),
+    gaps=st.lists(st.integers(0, 5), min_size=1, max_size=4),
+    count=st.integers(0, 5),
+    place=st.integers(0, 120),
+    size=st.integers(1, 60),
+    chunk=st.sampled_from([1, 1000]),
+)
+def test_runs_of_several_offsets_cover_what_they_say(
+    first: int, length: int, gaps: list[int], count: int, place: int, size: int, chunk: int
+) -> None:
+    """Neurons: several runs in each stride. If this fails, other columns than the edit's are zeroed."""
+    offsets = tuple(int(each) for each in np.cumsum([0, *(gap + length for gap in gaps[:-1])]))
+    stride = offsets[-1] + length + gaps[-1]
+    runs, whole = Runs(first, length, stride, count, offsets), np.zeros(400, bool)
+    for number in range(count):
+        for offset in offsets:
+            whole[first + number * stride + offset :][:length] = True
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(slices, "CHUNK", chunk)
+        assert np.array_equal(runs.covered(place, size), whole[place : place + size])
+    assert runs.before(place) == whole[:place].sum()
+    assert runs.bytes == whole.sum()
+    assert not count or runs.end == np.flatnonzero(whole)[-1] + 1
 
 
 def test_other_copies_of_the_weights_are_left_out_and_named(tmp_path: Path) -> None:

@@ -112,17 +112,18 @@ def stage(
 
 def edited_tensors(base: Path, out: Path, slices: Sequence[Slice]) -> tuple[Edited, ...]:
     """The record of each edited tensor: its zeroed spans, and its hash in the base and in OUT."""
-    tensors: dict[str, list[Slice]] = {}
+    tensors: dict[str, dict[int | None, list[Slice]]] = {}
     for piece in slices:
-        tensors.setdefault(piece.tensor.name, []).append(piece)
+        tensors.setdefault(piece.tensor.name, {}).setdefault(piece.part, []).append(piece)
     rows = []
     with ThreadPoolExecutor(2) as threads:
-        for name, pieces in sorted(tensors.items()):
-            tensor, axis = pieces[0].tensor, pieces[0].axis
-            spans = tuple(sorted({(piece.start, piece.stop) for piece in pieces}))
+        for name, parts in sorted(tensors.items()):
+            tensor, axis = next(iter(parts.values()))[0].tensor, next(iter(parts.values()))[0].axis
             files = [inside(directory, tensor.file) for directory in (base, out)]
             before, after = threads.map(tensor_digest, files, (tensor, tensor))
-            rows.append(Edited(name, tensor.file, tensor.dtype, tensor.shape, axis, spans, before, after))
+            for part, pieces in parts.items():
+                spans = tuple(sorted({span for piece in pieces for span in piece.spans}))
+                rows.append(Edited(name, tensor.file, tensor.dtype, tensor.shape, axis, spans, before, after, part))
     return tuple(rows)
 
 
@@ -143,7 +144,7 @@ def _share_a_disk(base: Path, out: Path) -> bool:
 def _needed(base: Path, plan: Plan, link: bool) -> int:
     """Bytes to be written: every file that is copied (linked are whole weights files, if ``link``), and the slices."""
     linked = set(plan.headers.files) - plan.runs.keys() if link else set()
-    slices = sum(run.length * run.count for each in plan.runs.values() for run in each)
+    slices = sum(run.bytes for each in plan.runs.values() for run in each)
     return sum(inside(base, name).stat().st_size for name in plan.copied.keys() - linked) + slices
 
 

@@ -1,6 +1,6 @@
-"""The edit as a LoRA adapter for peft, vLLM and the like: loaded on the base it subtracts what the heads add.
+"""The edit as a LoRA adapter for peft, vLLM and the like: loaded on the base it subtracts what the units add.
 
-    adapter_config.json         r, lora_alpha and rank_pattern: rank = width x heads, layer by layer; alpha == rank
+    adapter_config.json         r, lora_alpha and rank_pattern: rank = inputs switched off, map by map; alpha == rank
     adapter_model.safetensors   base_model.model.model.layers.3.self_attn.o_proj.lora_A.weight  [64, 2048]  the inputs
                                 base_model.model.model.layers.3.self_attn.o_proj.lora_B.weight  [2048, 64]  - the slice
 
@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from editkit.checkpoints import architecture, headers
-from editkit.checkpoints.architecture import Architecture
+from editkit.checkpoints import architecture, config_fields, headers
+from editkit.checkpoints.architecture import Architecture, Site
 from editkit.checkpoints.files import digest_of, inside, printable
 from editkit.checkpoints.source import Source
 from editkit.checkpoints.staging import beside, check_apart, check_free, save
 from editkit.edit import Edit
 from editkit.errors import EditkitError
+from editkit.units import in_order, show
 from editkit.writing import manifest, undo
 from editkit.writing.export.checkpoint import Written, plain_card
 from editkit.writing.manifest import Manifest
@@ -41,19 +42,23 @@ SERVABLE = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
+Removed = tuple[tuple[int, ...], "torch.Tensor"]
+"""Inputs of a map that went, and their weights [outputs, inputs that went]."""
+
+
 @dataclass(frozen=True)
 class Map:
-    """One adapted linear map: its module, its weight, and the spans of its inputs that are switched off."""
+    """One adapted linear map: its module, its weight, and which of its inputs are switched off (sorted)."""
 
     module: str
     tensor: str
     shape: tuple[int, ...]
     axis: int
-    spans: tuple[tuple[int, int], ...]
+    inputs: tuple[int, ...]
 
     @property
     def rank(self) -> int:
-        return sum(stop - start for start, stop in self.spans) or 1
+        return len(self.inputs) or 1
 
 
 def write(edit: Edit, base: Source, out: Path, *, allow_large_rank: bool = False) -> Written:
@@ -70,7 +75,7 @@ def write(edit: Edit, base: Source, out: Path, *, allow_large_rank: bool = False
     maps = maps_of(plan, base)
     _check(plan, maps, allow_large_rank)
     check_apart(out, base.places, "the base checkpoint")
-    check_free(out, needed=4 * sum(runs.length * runs.count for each in plan.runs.values() for runs in each))
+    check_free(out, needed=4 * sum(runs.bytes for each in plan.runs.values() for runs in each))
     with beside(out) as directory:
         save(tensors_of(base, plan, maps), directory / WEIGHTS)
         (directory / CONFIG).write_text(config_of(plan.edit, maps), encoding="utf-8")
@@ -88,22 +93,29 @@ def _kept(base: Source, name: str) -> Kept:
 
 
 def maps_of(plan: Plan, base: Source) -> list[Map]:
-    """One map per layer in the edit, and per depth at which the layer's block is used.
+    """One map per site in the edit, and per depth at which the layer's block is used.
 
     An empty edit still needs one: an adapter of rank 1 that adds nothing.
+
+    Raises:
+        EditkitError: for neurons of a mixture of experts. peft takes every down projection of such a type for the
+            experts', and what an adapter says of another one has no effect.
     """
     named = _named(base)
-    spans: dict[int, list[tuple[int, int]]] = {}
-    for unit in sorted(plan.edit.units, key=lambda unit: (unit.layer, unit.index)):
+    if plan.edit.neurons and config_fields.has_experts(
+        config_fields.from_json(config_fields.read_json(base.directory))
+    ):
+        raise EditkitError(
+            f"{', '.join(show(plan.edit.neurons)[:5])}: in a mixture of experts neurons cannot go with an adapter, "
+            "as peft knows its MLPs by the experts alone. Use --format checkpoint."
+        )
+    inputs: dict[Site, list[int]] = {}
+    for unit in in_order(plan.edit.units):
         site = named.site(unit)
-        spans.setdefault(site.layer, []).append((site.slice(unit.index).start, site.slice(unit.index).stop))
-    sites = {site.layer: site for site in named.sites}
-    for layer in spans or [named.sites[0].layer]:
-        spans.setdefault(layer, [])
+        inputs.setdefault(site, []).extend(range(site.slice(unit.index).start, site.slice(unit.index).stop))
     return [
-        Map(module, site.tensor, site.shape, site.axis, tuple(sorted(set(spans[layer]))))
-        for layer in sorted(spans)
-        for site in [sites[layer]]
+        Map(module, site.tensor, site.shape, site.axis, tuple(off))
+        for site, off in (inputs or {named.sites[0]: []}).items()
         for module in dict.fromkeys((site.module, *site.twins))
     ]
 
@@ -159,8 +171,10 @@ def _check(plan: Plan, maps: Sequence[Map], allow_large_rank: bool) -> None:
         worst = max(maps, key=lambda each: each.rank)
         raise EditkitError(
             f"{worst.module} needs rank {worst.rank}; vLLM serves at most {SERVABLE[-1]}. "
-            "Use --format checkpoint, remove fewer heads of that layer, or allow large ranks (peft itself takes any)."
+            "Use --format checkpoint, remove fewer units of that layer, or allow large ranks (peft itself takes any)."
         )
+    if len({each.axis for each in maps}) > 1:
+        raise EditkitError("This model stores some weights as [in, out], others as [out, in]: use --format checkpoint.")
 
 
 def tensors_of(base: Source, plan: Plan, maps: Sequence[Map]) -> dict[str, torch.Tensor]:
@@ -171,35 +185,29 @@ def tensors_of(base: Source, plan: Plan, maps: Sequence[Map]) -> dict[str, torch
     for each in maps:
         weight = plan.headers.tensors[each.tensor]
         dtype, outputs = getattr(torch, DTYPES[weight.dtype]), each.shape[1 - each.axis]
-        pieces = []
-        for start, stop in each.spans:
-            piece = Slice("", weight, each.axis, start, stop)
+        removed = torch.zeros(outputs, 0, dtype=dtype)
+        if each.inputs:
+            piece = Slice("", weight, each.axis, each.inputs, 1)
             raw = b"".join(read_runs(inside(base.directory, weight.file), runs_of(piece)))
-            removed = torch.frombuffer(bytearray(raw), dtype=dtype).reshape(piece.shape)
-            pieces.append((start, stop, removed if each.axis == 1 else removed.T))
-        empty = torch.zeros(outputs, 1, dtype=dtype)
-        down, up = _factors(pieces, each.shape[each.axis], empty)
+            stored = torch.frombuffer(bytearray(raw), dtype=dtype).reshape(piece.shape)
+            removed = stored if each.axis == 1 else stored.T
+        down, up = _factors(each.inputs, removed, each.shape[each.axis])
         tensors[f"base_model.model.{each.module}.lora_A.weight"] = down
         tensors[f"base_model.model.{each.module}.lora_B.weight"] = up
     return tensors
 
 
-def _factors(
-    pieces: Sequence[tuple[int, int, torch.Tensor]], inputs: int, empty: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """A picks the inputs of the slices, B is minus the slices: ``B A = -W`` on them and zero elsewhere.
+def _factors(off: Sequence[int], removed: torch.Tensor, inputs: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """A picks the inputs that are off, B is minus their weights: ``B A = -W`` on them and zero elsewhere.
 
     Args:
-        pieces: first and last input (exclusive) of each slice, and the slice [outputs, width].
-        empty: what B is where there is no slice, [outputs, 1].
+        removed: [outputs, inputs that are off]; none: both factors are of rank 1, and zero.
     """
     import torch
 
-    columns = [column for start, stop, _ in pieces for column in range(start, stop)]
-    down = torch.zeros(len(columns) or 1, inputs, dtype=empty.dtype)
-    down[range(len(columns)), columns] = 1
-    up = -torch.cat([removed for *_, removed in pieces], dim=1) if pieces else empty
-    return down, up.contiguous()
+    down = torch.zeros(len(off) or 1, inputs, dtype=removed.dtype)
+    down[range(len(off)), list(off)] = 1
+    return down, (-removed if len(off) else removed.new_zeros(len(removed), 1)).contiguous()
 
 
 def config_of(edit: Edit, maps: Sequence[Map]) -> str:
@@ -248,19 +256,27 @@ def _notes(maps: Sequence[Map]) -> tuple[str, ...]:
 
 def problems(out: Path, back: Undo) -> list[str]:
     """What is wrong with an adapter on disk: it must be built of the slices in its undo file, and of nothing else."""
+    import torch
+
     stored = _load(out, WEIGHTS)
-    slices: dict[str, list[tuple[int, int, torch.Tensor]]] = {}
-    for key, removed in _load(out, undo.NAME).items():
+    tensors: dict[str, list[tuple[tuple[int, ...], torch.Tensor]]] = {}
+    for key, kept in _load(out, undo.NAME).items():
         row = back.removed[key]
-        slices.setdefault(row.tensor, []).append((row.start, row.stop, removed if row.axis == 1 else removed.T))
-    if any(len({removed.shape[0] for *_, removed in pieces}) > 1 for pieces in slices.values()):
+        off = tuple(start + step for start in row.starts for step in range(row.width))
+        tensors.setdefault(row.tensor, []).append((off, kept if row.axis == 1 else kept.T))
+    if any(len({removed.shape[0] for _, removed in pieces}) > 1 for pieces in tensors.values()):
         return [f"{undo.NAME}: slices of one tensor differ in shape"]
-    expected = [sorted(pieces, key=lambda row: row[:2]) for pieces in slices.values()] or [[]]
+    expected: list[Removed | None] = []
+    for pieces in tensors.values():
+        pieces.sort(key=lambda piece: piece[0])
+        off = tuple(each for inputs, _ in pieces for each in inputs)
+        expected.append((off, torch.cat([removed for _, removed in pieces], dim=1)))
+    expected = expected or [None]
     prefixes = sorted(key.removesuffix("lora_B.weight") for key in stored if key.endswith("lora_B.weight"))
     matched: set[int] = set()
     for prefix in prefixes:
         down, up = stored.get(f"{prefix}lora_A.weight"), stored[f"{prefix}lora_B.weight"]
-        matches = {at for at, pieces in enumerate(expected) if down is not None and _is(down, up, pieces)}
+        matches = {at for at, removed in enumerate(expected) if down is not None and _is(down, up, removed)}
         if not matches:
             return [f"{WEIGHTS}: {prefix}lora is not minus the removed slices"]
         matched |= matches
@@ -268,13 +284,14 @@ def problems(out: Path, back: Undo) -> list[str]:
     return [] if is_complete else [f"{WEIGHTS}: does not hold exactly the removed slices"]
 
 
-def _is(down: torch.Tensor, up: torch.Tensor, pieces: Sequence[tuple[int, int, torch.Tensor]]) -> bool:
-    """Whether two stored factors are those of the slices."""
-    import torch
-
-    if down.dim() != 2 or up.dim() != 2 or any(stop > down.shape[1] for _, stop, _ in pieces):
+def _is(down: torch.Tensor, up: torch.Tensor, removed: Removed | None) -> bool:
+    """Whether two stored factors are those of the inputs that went."""
+    if down.dim() != 2 or up.dim() != 2:
         return False
-    expected = _factors(pieces, down.shape[1], torch.zeros(len(up), 1, dtype=up.dtype))
+    off, weights = removed or ((), up.new_zeros(len(up), 0))
+    if off and off[-1] >= down.shape[1]:
+        return False
+    expected = _factors(off, weights, down.shape[1])
     return _same_bytes(down, expected[0]) and _same_bytes(up, expected[1])
 
 
