@@ -7,18 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from editkit.measuring.ledger import Ledger, Question
+from editkit.checkpoints.knockout import Knockout
+from editkit.measuring.columns import knocked_out
+from editkit.measuring.ledger import Ledger, Masks, Question
 from editkit.measuring.store import Cell
 from editkit.tasks.task import Example, Likelihood, Output, Score, Task
 
 
 def task_scores(
-    ledger: Ledger, task: Task, examples: Sequence[Example], masks: np.ndarray, *, run: int = 1
+    ledger: Ledger, task: Task, examples: Sequence[Example], masks: Masks, *, run: int = 1
 ) -> list[list[Cell]]:
     """Let the model answer under each mask and let the task judge.
 
     Args:
-        masks: bool[m, units].
+        masks: bool[m, heads], or m knockouts.
         run: which measurement; a second one asks again what the store holds from the first.
 
     Returns:
@@ -47,6 +49,8 @@ class AnswerMeasure:
     ledger: Ledger
     task: Task
     asked: tuple[Example, ...]
+    columns: tuple[Knockout, ...] | None = None
+    """What each column of a mask knocks out; None: every head alone, in the order of ``architecture.heads``."""
 
     @property
     def examples(self) -> int:
@@ -54,11 +58,11 @@ class AnswerMeasure:
 
     @property
     def units(self) -> int:
-        return len(self.ledger.model.architecture.heads)
+        return len(self.ledger.model.architecture.heads if self.columns is None else self.columns)
 
     def __call__(self, masks: np.ndarray, examples: np.ndarray | None = None) -> np.ndarray:
         chosen = self.asked if examples is None else [self.asked[int(number)] for number in examples]
-        cells = task_scores(self.ledger, self.task, chosen, masks)
+        cells = task_scores(self.ledger, self.task, chosen, knocked_out(self.columns, masks))
         return np.array([[cell.value for cell in row] for row in cells]).reshape(len(masks), len(chosen))
 
 

@@ -34,7 +34,8 @@ def gate_prior(
     limit: int = 32,
     advance: Callable[[int], None] = lambda passes: None,
 ) -> Prior | None:
-    """A guess at every head's effect, ready to be asked for; None where the model has no gradients.
+    """A guess at every head's effect, ready to be asked for; None where the model has no gradients, or
+    the columns of the measure are not its heads.
 
     Args:
         steps: points on the path from all gates shut to all open.
@@ -44,7 +45,7 @@ def gate_prior(
         A function that gives (effects float[heads], in nats per token, negative = the head is needed, or None, with a
         warning, where a backward pass fails or does not fit; cost in evaluations of the full search set).
     """
-    if getattr(measure.ledger.model.network, "is_quantized", False):
+    if getattr(measure.ledger.model.network, "is_quantized", False) or measure.columns is not None:
         return None
 
     def prior() -> tuple[np.ndarray | None, float]:

@@ -2,24 +2,30 @@
 
 ledger = Ledger(model, store)
 ledger.cells(Question(task, "task", asked, judge), masks)        # one list per mask, one cell per example
+ledger.cells(Question(task, "task", asked, judge), knockouts)    # the same for units of any kind
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from editkit.checkpoints.knockout import Knockout
 from editkit.measuring.store import Cell, Store
 from editkit.models.encoding import ASKED
 from editkit.models.language_model import LanguageModel
 from editkit.progress import Advance, Stages, silent
 from editkit.tasks.task import Example, Output, Request, Task, digest
+from editkit.units import Unit
+
+Masks = np.ndarray | Sequence[Knockout]
+"""What is out: bool[m, heads], True = knocked out, or m knockouts."""
 
 _ELSEWHERE = ("_name_or_path", "_commit_hash", "transformers_version")
 """What a config says of its files and its library."""
@@ -55,16 +61,21 @@ class Ledger:
             yield replace(self, advance=advance)
 
     def mask(self, units: Any = ()) -> np.ndarray:
-        """bool[1, units]: one mask with ``units`` knocked out; the unedited model if there are none."""
+        """bool[1, heads]: one mask with heads knocked out; the unedited model if there are none."""
         return self.model.architecture.mask(units)[None]
 
-    def cells(self, question: Question, masks: np.ndarray) -> list[list[Cell]]:
+    def knockout(self, units: Iterable[Unit] = ()) -> tuple[Knockout]:
+        """The same of units of both kinds, for wherever masks are taken."""
+        return (self.model.architecture.knockout(units),)
+
+    def cells(self, question: Question, masks: Masks) -> list[list[Cell]]:
         """One list per mask, one cell per example, in the order of ``question.asked``.
 
         Args:
-            masks: bool[m, units], True = knocked out.
+            masks: bool[m, heads], True = knocked out; or m knockouts.
         """
-        return _Page(self, question, self.store.space(_space(self.model, question))).cells(masks)
+        out = self.model.architecture.knockouts(masks)
+        return _Page(self, question, self.store.space(_space(self.model, question))).cells(out)
 
 
 @dataclass(frozen=True)
@@ -75,14 +86,14 @@ class _Page:
     question: Question
     space: int
 
-    def cells(self, masks: np.ndarray) -> list[list[Cell]]:
-        """A bounded number of masks at a time."""
+    def cells(self, out: Sequence[Knockout]) -> list[list[Cell]]:
+        """A bounded number of knockouts at a time."""
         asked, filled = self.question.asked, []
         keys = [_key(example, requests) for example, requests in asked]
         step = max(1, 20_000 // max(1, sum(len(requests) for _, requests in asked)))
-        for start in range(0, len(masks), step):
-            some = masks[start : start + step]
-            known = [self.ledger.store.get(self.space, mask) for mask in some]
+        for start in range(0, len(out), step):
+            some = out[start : start + step]
+            known = [self.ledger.store.get(self.space, each) for each in some]
             wanted = [(row, at) for row, cells in enumerate(known) for at, key in enumerate(keys) if key not in cells]
             self.ledger.advance(len(some) * len(asked) - len(wanted))
             for row, at, cell in self._measured(wanted, keys, some):
@@ -91,9 +102,9 @@ class _Page:
         return filled
 
     def _measured(
-        self, wanted: list[tuple[int, int]], keys: list[str], masks: np.ndarray
+        self, wanted: list[tuple[int, int]], keys: list[str], out: Sequence[Knockout]
     ) -> list[tuple[int, int, Cell]]:
-        """Measure cells (row of ``masks``, position in ``asked``); each batch's finished cells are stored at once."""
+        """Measure cells (place in ``out``, position in ``asked``); each batch's finished cells are stored at once."""
         asked, judge = self.question.asked, self.question.judge
         counts = [len(asked[at][1]) for _, at in wanted]
         starts = np.cumsum([0, *counts])
@@ -109,13 +120,13 @@ class _Page:
                 if all(number in answers for number in span):
                     row, at = wanted[cell]
                     done.append((row, at, judge(asked[at][0], [answers.pop(number) for number in span])))
-            self.ledger.store.put(self.space, [(masks[row], keys[at], cell) for row, at, cell in done])
+            self.ledger.store.put(self.space, [(out[row], keys[at], cell) for row, at, cell in done])
             self.ledger.advance(len(done))
             measured.extend(done)
 
         if wanted:
             flat = [request for _, at in wanted for request in asked[at][1]]
-            self.ledger.model.answer(flat, masks[[wanted[cell][0] for cell in owner]], arrived=arrived)
+            self.ledger.model.answer(flat, [out[wanted[cell][0]] for cell in owner], arrived=arrived)
         return measured
 
 
@@ -129,6 +140,7 @@ def _space(model: LanguageModel, question: Question) -> dict[str, Any]:
     return {
         "model": model.source.base.model if model.source.base.revision is None else model.source.base.revision,
         "config": _settings(model.network),
+        "units": model.architecture.layout,
         "tokenizer": model.tokenizer_digest,
         "chat": ASKED,
         "task": question.task.name,

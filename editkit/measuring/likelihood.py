@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from editkit.checkpoints.knockout import Knockout
 from editkit.errors import EditkitError
 from editkit.measuring.answers import AnswerMeasure, task_scores
+from editkit.measuring.columns import knocked_out
 from editkit.measuring.ledger import Ledger, Question
 from editkit.measuring.store import Cell
 from editkit.tasks.task import Example, Generate, Likelihood, Loglikelihood, Output, Task
@@ -39,6 +41,8 @@ class LikelihoodMeasure:
     ledger: Ledger
     task: Task
     anchors: tuple[Anchor, ...]
+    columns: tuple[Knockout, ...] | None = None
+    """What each column of a mask knocks out; None: every head alone, in the order of ``architecture.heads``."""
 
     @property
     def examples(self) -> int:
@@ -46,7 +50,7 @@ class LikelihoodMeasure:
 
     @property
     def units(self) -> int:
-        return len(self.ledger.model.architecture.heads)
+        return len(self.ledger.model.architecture.heads if self.columns is None else self.columns)
 
     def __call__(self, masks: np.ndarray, examples: np.ndarray | None = None) -> np.ndarray:
         chosen = self.anchors if examples is None else [self.anchors[int(number)] for number in examples]
@@ -56,7 +60,7 @@ class LikelihoodMeasure:
             return answer_probability(outputs, picks[example.id])
 
         asked = [(anchor.example, anchor.requests) for anchor in chosen]
-        cells = self.ledger.cells(Question(self.task, "likelihood", asked, judge), masks)
+        cells = self.ledger.cells(Question(self.task, "likelihood", asked, judge), knocked_out(self.columns, masks))
         return np.array([[cell.value for cell in row] for row in cells]).reshape(len(masks), len(chosen))
 
 

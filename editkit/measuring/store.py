@@ -1,10 +1,12 @@
-"""Measurements on disk: one cell per (space, mask, example), written once, in SQLite.
+"""Measurements on disk: one cell per (space, knockout, example), written once, in SQLite.
 
 A *space* names everything else a score depends on: model, its config, tokenizer, task, scoring mode, dtype. So
 several recipes on one model share what they have in common, and resuming is a set difference: wanted minus stored.
 
-    store.put(space, [(mask, "add 23 45", Cell(1.0, True, "68"))])
-    store.get(space, mask)   ->  {"add 23 45": Cell(1.0, True, "68")}
+    store.put(space, [(knockout, "add 23 45", Cell(1.0, True, "68"))])
+    store.get(space, knockout)   ->  {"add 23 45": Cell(1.0, True, "68")}
+
+A knockout is stored as the 16 bytes of its ``key``, be it one head or half a million neurons.
 """
 
 from __future__ import annotations
@@ -19,11 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from editkit.checkpoints.knockout import Knockout
 from editkit.errors import EditkitError
 
-FORMAT = 1
+FORMAT = 2
 PATIENCE = 60.0
 """Seconds to wait for another process that has the store."""
 _APPLICATION = 0x6564_6B74  # "edkt": tells our files from other SQLite databases
@@ -32,9 +33,9 @@ _SCHEMA = """
 CREATE TABLE space (id INTEGER PRIMARY KEY, digest TEXT UNIQUE NOT NULL, value TEXT NOT NULL);
 CREATE TABLE cell (
   space INTEGER NOT NULL REFERENCES space (id),
-  mask BLOB NOT NULL, example TEXT NOT NULL,
+  knockout BLOB NOT NULL, example TEXT NOT NULL,
   value REAL NOT NULL CHECK (value BETWEEN 0 AND 1), valid INTEGER NOT NULL, output TEXT NOT NULL,
-  PRIMARY KEY (space, mask, example)
+  PRIMARY KEY (space, knockout, example)
 ) WITHOUT ROWID;
 """
 
@@ -63,22 +64,22 @@ class Store:
             self.connection.execute("INSERT OR IGNORE INTO space (digest, value) VALUES (?, ?)", (digest, text))
         return self.connection.execute("SELECT id FROM space WHERE digest = ?", (digest,)).fetchone()[0]
 
-    def get(self, space: int, mask: np.ndarray) -> dict[str, Cell]:
-        """Everything stored for one mask: example id -> cell."""
+    def get(self, space: int, knockout: Knockout) -> dict[str, Cell]:
+        """Everything stored for one knockout: example id -> cell."""
         rows = self.connection.execute(
-            "SELECT example, value, valid, output FROM cell WHERE space = ? AND mask = ?", (space, _packed(mask))
+            "SELECT example, value, valid, output FROM cell WHERE space = ? AND knockout = ?", (space, knockout.key)
         )
         return {example: Cell(value, bool(valid), output) for example, value, valid, output in rows}
 
-    def put(self, space: int, cells: Iterable[tuple[np.ndarray, str, Cell]]) -> None:
+    def put(self, space: int, cells: Iterable[tuple[Knockout, str, Cell]]) -> None:
         """Add cells; one that is there already stays as it is."""
         rows = [
-            (space, _packed(mask), example, float(cell.value), int(cell.valid), cell.output)
-            for mask, example, cell in cells
+            (space, knockout.key, example, float(cell.value), int(cell.valid), cell.output)
+            for knockout, example, cell in cells
         ]
         with self._transaction():
             self.connection.executemany(
-                "INSERT INTO cell VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (space, mask, example) DO NOTHING", rows
+                "INSERT INTO cell VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (space, knockout, example) DO NOTHING", rows
             )
 
     def count(self) -> int:
@@ -162,7 +163,3 @@ def _unusable(path: Path, error: sqlite3.Error) -> EditkitError:
         f"The measurement store {path} cannot be used: {error}. Free disk space if the disk is full; "
         "otherwise delete the file to measure again, or choose another --work."
     )
-
-
-def _packed(mask: np.ndarray) -> bytes:
-    return np.packbits(np.asarray(mask, dtype=bool)).tobytes()

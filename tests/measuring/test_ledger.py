@@ -17,18 +17,21 @@ import numpy as np
 import pytest
 import torch
 
+from editkit.checkpoints.knockout import Knockout
 from editkit.errors import EditkitError
 from editkit.measuring.answers import task_scores
+from editkit.measuring.columns import grouped
 from editkit.measuring.gradients import gate_prior
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, answer_probability, likelihood_measure
 from editkit.measuring.store import Store, opened
-from editkit.models.knockout import gated
+from editkit.models.knockout import gated, knocked_out
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load
 from editkit.models.memory import Budget
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import Example, Generate, Likelihood, Loglikelihood, Output, Score, examples_of
+from editkit.units import Head, Neuron, Unit
 
 
 @pytest.fixture
@@ -156,7 +159,7 @@ def test_answer_probability_is_a_geometric_mean_or_a_share() -> None:
 def test_a_likelihood_that_is_no_number_shows_nothing(logprobs: list[float], store: Store) -> None:
     cell = answer_probability([Likelihood(logprob, 3, False) for logprob in logprobs], 0)
     assert (cell.value, cell.valid) == (0.0, False)
-    store.put(store.space({}), [(np.zeros(1, bool), "x", cell)])
+    store.put(store.space({}), [(Knockout(), "x", cell)])
 
 
 @dataclass(frozen=True)
@@ -281,3 +284,26 @@ def test_measures_are_measures(organism: LanguageModel, store: Store) -> None:
     assert isinstance(measure, LikelihoodMeasure)
     assert measure(np.zeros((0, measure.units), bool)).shape == (0, measure.examples)
     assert measure(np.zeros((2, measure.units), bool), np.array([1, 0])).shape == (2, 2)
+
+
+def test_columns_are_groups_of_units_that_are_out_together(organism: LanguageModel, store: Store) -> None:
+    """If this fails: the effect of a group of neurons is that of others. Compared with hooks around the bare model."""
+    task = TASKS["arithmetic"]
+    whole = likelihood_measure(Ledger(organism, store), task, examples_of(task, "locate", limit=12))
+    layers, width = organism.architecture.layers, organism.architecture.neuron_sites[0].units
+    groups: list[list[Unit]] = [[Neuron(layer, index) for index in range(width)] for layer in range(layers)]
+    groups += [[Head(1, 2), Neuron(0, 5), Neuron(2, 7)]]
+    measure = replace(whole, columns=grouped(organism.architecture, groups))
+    masks = np.eye(len(groups), dtype=bool)
+    masks[0, -1] = True
+    found = measure(masks)
+    assert measure.units == len(groups) and (found[:layers].mean(1) < whole(whole.ledger.mask()).mean() - 0.01).any()
+    bare = replace(organism, blocks=None, prefixes=False)
+    for row, mask in zip(found, masks, strict=True):
+        units = {unit for group in np.flatnonzero(mask) for unit in groups[group]}
+        assert organism.architecture.units(organism.architecture.knockout(units)) == units
+        with knocked_out(organism.network, organism.architecture, units):
+            outputs = bare.answer([anchor.requests[anchor.pick] for anchor in measure.anchors], None)
+        expected = [np.exp(output.logprob / output.tokens) for output in outputs if isinstance(output, Likelihood)]
+        assert np.allclose(row, expected, atol=1e-5)
+    assert gate_prior(measure) is None, "a guess at heads is none at groups"
