@@ -1,4 +1,4 @@
-"""GGUF files: a strict reader of the header, and where the heads live. Tensor data are never read here.
+"""GGUF files: a strict reader of the header, and where heads and neurons live. Tensor data are never read here.
 
     stored = read(Path("SmolLM2-135M-Instruct.Q4_1.gguf"))
     stored.tensors["blk.20.attn_output.weight"]   Tensor(kind="Q4_1", shape=(576, 576), start=49270912, end=49478272)
@@ -137,7 +137,7 @@ def read(path: Path) -> Gguf:
 
 
 def sites(stored: Gguf) -> Architecture:
-    """Where the heads live: slices of the inputs of each ``blk.N.attn_output.weight``.
+    """Where the heads live: slices of the inputs of each ``blk.N.attn_output.weight``; neurons: of ``ffn_down``.
 
     Raises:
         EditkitError: an architecture that is not ``READABLE``, or widths that do not fit its metadata.
@@ -167,7 +167,19 @@ def sites(stored: Gguf) -> Architecture:
         raise stored_error(stored.path, "no block has an attn_output.weight: there are no heads to edit")
     absent = tuple(layer for layer in range(layers) if layer not in found)
     unreachable = (Unreachable(absent, "no attention output projection"),) if absent else ()
-    return Architecture(kind, layers, tuple(found.values()), unreachable)
+    neurons = {
+        layer: Site("neuron", layer, tensor.name, tensor.name.removesuffix(".weight"), tensor.shape, 1, inputs, 1)
+        for layer in range(layers)
+        if (tensor := stored.tensors.get(f"blk.{layer}.ffn_down.weight")) and len(tensor.shape) == 2
+        for inputs in [tensor.shape[1]]
+    }
+    without: dict[str, list[int]] = {}
+    for layer in range(layers):
+        if layer not in neurons:
+            routed = f"blk.{layer}.ffn_down_exps.weight" in stored.tensors
+            without.setdefault("experts of a GGUF file" if routed else "no ffn_down", []).append(layer)
+    missing = tuple(Unreachable(tuple(absent), reason) for reason, absent in without.items())
+    return Architecture(kind, layers, tuple(found.values()), unreachable, tuple(neurons.values()), missing)
 
 
 def stored_error(path: Path, what: str) -> EditkitError:

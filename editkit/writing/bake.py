@@ -1,4 +1,4 @@
-"""The writer as a verb: a base and heads in, a checkpoint, an adapter or a GGUF file out. No model library is imported.
+"""The writer as a verb: a base and units in, a checkpoint, an adapter or a GGUF file out. No model library is imported.
 
 bake(None, [Head(3, 8)], out="no-L3H8")                        heads of the bundled model
 bake("meta-llama/Llama-3.2-1B", "no-swear", out="again")       the edit that an output or an edit.json holds
@@ -32,12 +32,12 @@ def bake(
     link: bool = False,
     allow_large_rank: bool = False,
 ) -> Written:
-    """Write ``base`` without ``heads`` to ``out``: bytes are copied and slices zeroed, no model is loaded.
+    """Write ``base`` without some units to ``out``: bytes are copied and slices zeroed, no model is loaded.
 
     Args:
         base: a model's ``source``, a Hub id, a local directory, a GGUF file, or None for the bundled organism.
-        heads: the heads, or their names; or the path of an ``edit.json`` or of an output of editkit, which must fit
-            ``base`` (None: the model that the edit names).
+        heads: heads and neurons, or their names; or the path of an ``edit.json`` or of an output of editkit, which
+            must fit ``base`` (None: the model that the edit names).
         format: ``checkpoint``, ``lora`` (exact once merged) or ``gguf`` (inside the quantized blocks of a GGUF base).
             None: ``gguf`` where ``out`` is called so, else ``checkpoint``.
         link: share unchanged files with the base instead of copying them (checkpoint).
@@ -88,7 +88,7 @@ def _in_blocks(base: Source | str | Path | None, heads: Iterable[Unit | str] | s
         raise UsageError(f"--format gguf edits a GGUF file, {printable(str(name))} is none.")
     record = export.write(edit, file, out)
     edited = tuple(
-        Edited(row.tensor, out.name, row.kind, (), 1, row.spans, row.before, row.after) for row in record.edited
+        Edited(row.tensor, out.name, row.kind, (), row.axis, row.spans, row.before, row.after) for row in record.edited
     )
     return Written(out, "gguf", edited, ())
 

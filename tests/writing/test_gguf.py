@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import gguf
@@ -13,17 +14,18 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from editkit.checkpoints.gguf import BLOCKS, read
+from editkit.checkpoints.gguf import BLOCKS, read, sites
 from editkit.cli import main
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError, UsageError
-from editkit.units import Head, parse_all
+from editkit.units import Head, Neuron, parse_all
 from editkit.writing.bake import bake
 from editkit.writing.export import gguf as export
 from editkit.writing.gguf_blocks import ZEROING
+from editkit.writing.gguf_pieces import piece_of
 from editkit.writing.undo import undo
 from editkit.writing.verify import verify
-from tests.gguf_files import LAYERS, ROWS, write
+from tests.gguf_files import LAYERS, ROWS, write, write_llama
 from tests.small_checkpoints import in_memory
 
 WIDTHS = (32, 64, 80, 96, 128, 256)
@@ -216,7 +218,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
     base = write(tmp_path / "base.gguf", "Q5_K", heads=HEADS, width=64)
     bake(base, UNITS, out=tmp_path / "out.gguf")
     pieces = export.pieces_of(Edit(Base(""), frozenset(UNITS)), read(base))
-    chunks = export._rewritten(base, pieces, lambda piece, rows: None, hashlib.sha256())
+    chunks = export._rewritten(base, pieces, lambda *_: None, hashlib.sha256())
     assert max(map(len, chunks)) <= 1000
     assert undo(tmp_path / "out.gguf", tmp_path / "back.gguf").read_bytes() == base.read_bytes()
 
@@ -244,3 +246,50 @@ def test_units_are_named_in_refusals(tmp_path: Path) -> None:
     with pytest.raises(EditkitError, match=r"L1H1, L1H3: blk\.1\.attn_output\.weight cannot be edited in place: 80 is"):
         bake(base, parse_all("L1H3,L1H1"), out=tmp_path / "out.gguf")
     bake(base, parse_all("L1H0,L1H1"), out=tmp_path / "out.gguf")  # both together end where a block ends
+
+
+@pytest.mark.parametrize("kind", ["F16", "BF16", "Q4_0", "Q8_0", "Q4_1", "Q5_1"])
+def test_neurons_go_as_columns_or_as_rows_of_the_map_before(kind: str, tmp_path: Path) -> None:
+    """If this fails: another neuron goes, or a part of one stays. Compared with the gguf package's own numbers."""
+    base, out = write_llama(tmp_path / "base.gguf", kind=kind), tmp_path / "out.gguf"
+    neurons = [Neuron(0, 3), Neuron(0, 4), Neuron(1, 63)]
+    bake(base, [*neurons, Head(1, 2)], out=out)
+    before, after = dequantized(base), dequantized(out)
+    down = kind not in ("Q4_1", "Q5_1")
+    for name, weights in before.items():
+        gone = np.zeros(weights.shape, dtype=bool)
+        for layer, index in ((unit.layer, unit.index) for unit in neurons):
+            if down and name == f"blk.{layer}.ffn_down.weight":
+                gone[:, index] = True
+            if not down and name == f"blk.{layer}.ffn_up.weight":
+                gone[index] = True
+        if name == "blk.1.attn_output.weight":
+            gone[:, 64:96] = True
+        assert not gone.any() or (weights[gone] != 0).any(), "there was something"
+        assert (after[name][gone] == 0).all() and np.array_equal(after[name][~gone], weights[~gone]), name
+    assert verify(out, base).tensors == 3
+    data = bytearray(out.read_bytes())
+    tensor = read(out).tensors["blk.1.ffn_down.weight" if down else "blk.1.ffn_up.weight"]
+    data[tensor.end - 1] ^= 0xFF
+    out.write_bytes(data)
+    with pytest.raises(IntegrityError):
+        verify(out, base)
+    data[tensor.end - 1] ^= 0xFF
+    out.write_bytes(data)
+    assert undo(out, tmp_path / "back.gguf").read_bytes() == base.read_bytes()
+
+
+def test_a_neuron_that_a_bias_would_wake_is_refused(tmp_path: Path) -> None:
+    stored = read(write_llama(tmp_path / "base.gguf", kind="Q4_1"))
+    site = sites(stored).neuron_sites[0]
+    assert piece_of(stored, site, [5]).axis == 0
+    up = stored.tensors["blk.0.ffn_up.weight"]
+    biased = replace(stored, tensors={**stored.tensors, "blk.0.ffn_up.bias": up})
+    with pytest.raises(EditkitError, match="inside a block.*ffn_up.bias a row of zeros does not"):
+        piece_of(biased, site, [5])
+    ungated = {name: tensor for name, tensor in stored.tensors.items() if "ffn_gate" not in name}
+    with pytest.raises(EditkitError, match="activation"):
+        piece_of(replace(stored, tensors=ungated), site, [5])
+    fused = replace(stored, tensors={**stored.tensors, up.name: replace(up, shape=(128, 128))})
+    with pytest.raises(EditkitError, match="no row for each neuron"):
+        piece_of(fused, site, [5])

@@ -1,10 +1,13 @@
-"""The edit inside a GGUF file: the heads' weights become exactly zero in their quantized blocks, all else stays.
+"""The edit inside a GGUF file: the units' weights become exactly zero in their quantized blocks, all else stays.
 
     OUT.gguf                 the base's bytes but for the scales and minima of the removed slices
     OUT.gguf.editkit.json    {"format": 1, "digest": "...", "edit": {...}, "out": "41ab...", "undo": "9f2c...",
                               "edited": [{"tensor": "blk.20.attn_output.weight", "kind": "Q4_1",
                                           "spans": [[512, 576]], "before": "77aa...", "after": "0c3d..."}]}
     OUT.gguf.undo            the bytes that changed, as the base had them: tensor after tensor, row after row
+
+A neuron is a column of ``ffn_down``, which few types can make zero alone. Where they cannot, its row of ``ffn_up`` goes
+instead, whole blocks of it: what the neuron puts out is then the gate times zero.
 
 The proof needs no base: OUT with the undo bytes put back hashes to ``edit.base.revision``, the sha256 of the base.
 """
@@ -22,13 +25,14 @@ from typing import Any
 import numpy as np
 
 from editkit.checkpoints import gguf
+from editkit.checkpoints.architecture import Site
 from editkit.checkpoints.files import digest_of, fill, printable, stamp
 from editkit.checkpoints.source import check_name
 from editkit.checkpoints.staging import check_free, files_beside
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError
-from editkit.units import show
-from editkit.writing.gguf_blocks import RowZeros, row_zeros
+from editkit.units import Unit, in_order, show
+from editkit.writing.gguf_pieces import Piece, piece_of
 
 FORMAT = 1
 RECORD, UNDO = ".editkit.json", ".undo"
@@ -40,31 +44,21 @@ _LONGEST_RECORD = 1 << 24
 
 
 @dataclass(frozen=True)
-class Piece:
-    """One tensor to edit: ``zeros`` are the bits of each of its rows that go."""
-
-    tensor: gguf.Tensor
-    spans: tuple[tuple[int, int], ...]
-    zeros: RowZeros
-
-    @property
-    def rows(self) -> int:
-        return self.tensor.shape[0]
-
-    @property
-    def row_bytes(self) -> int:
-        return (self.tensor.end - self.tensor.start) // self.rows
-
-
-@dataclass(frozen=True)
 class Edited:
-    """The record of one tensor: the spans of its inputs that are zero, and the sha256 of its bytes before and after."""
+    """The record of one tensor: the spans of its inputs (``axis`` 0: of its rows) that are zero, and the sha256 of its
+    bytes before and after.
+    """
 
     tensor: str
     kind: str
     spans: tuple[tuple[int, int], ...]
     before: str
     after: str
+    axis: int = 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {name: value for name, value in asdict(self).items() if name != "axis" or value != 1}
 
 
 @dataclass(frozen=True)
@@ -83,7 +77,7 @@ class Record:
             "edit": json.loads(self.edit.to_json()),
             "out": self.out,
             "undo": self.undo,
-            "edited": [asdict(row) for row in self.edited],
+            "edited": [row.to_dict() for row in self.edited],
         }
         return _text(value | {"digest": hashlib.sha256(_text(value).encode()).hexdigest()})
 
@@ -120,11 +114,12 @@ def write(edit: Edit, base: Path, out: Path) -> Record:
         target, read = folder / out.name, hashlib.sha256()
         with open(target, "xb") as written, open(_beside(target, UNDO), "xb") as kept:
 
-            def zero(piece: Piece, rows: np.ndarray) -> None:
-                _check_scales(base, piece, rows)
-                before = rows[:, piece.zeros.touched]
+            def zero(piece: Piece, rows: np.ndarray, which: np.ndarray) -> None:
+                _check_scales(base, piece, rows[which])
+                place = np.ix_(which, piece.zeros.touched)
+                before = rows[place]
                 kept.write(before.tobytes())
-                rows[:, piece.zeros.touched] = _zeroed(piece, before)
+                rows[place] = _zeroed(piece, before)
 
             for chunk in _rewritten(base, pieces, zero, read):
                 written.write(chunk)
@@ -176,7 +171,7 @@ def undo(out: Path, target: Path) -> Path:
     with files_beside(target) as folder:
         digest = hashlib.sha256()
         with open(folder / target.name, "xb") as written:
-            for chunk in _restored(out, pieces, hashlib.sha256(), lambda piece, edited, base: None):
+            for chunk in _restored(out, pieces, hashlib.sha256(), lambda *_: None):
                 written.write(chunk)
                 digest.update(chunk)
         if f"sha256:{digest.hexdigest()}" != record.edit.base.revision:
@@ -230,20 +225,17 @@ def pieces_of(edit: Edit, stored: gguf.Gguf) -> tuple[Piece, ...]:
     """
     architecture = gguf.sites(stored)
     architecture.check(edit.units)
+    units: dict[Site, list[Unit]] = {}
+    for unit in in_order(edit.units):
+        units.setdefault(architecture.site(unit), []).append(unit)
     pieces = []
-    for site in architecture.sites:
-        units = sorted(unit.index for unit in edit.units if unit.layer == site.layer)
-        if not units:
-            continue
-        spans = tuple((site.slice(index).start, site.slice(index).stop) for index in units)
-        tensor = stored.tensors[site.tensor]
+    for site, chosen in units.items():
         try:
-            pieces.append(Piece(tensor, spans, row_zeros(tensor.kind, tensor.shape[1], spans)))
+            pieces.append(piece_of(stored, site, [unit.index for unit in chosen]))
         except EditkitError as error:
-            names = ", ".join(show(unit for unit in edit.units if unit.layer == site.layer))
             raise EditkitError(
-                f"{names}: {tensor.name} cannot be edited in place: {error}. Bake a checkpoint instead "
-                "(--format checkpoint -o DIR), and quantize that."
+                f"{', '.join(show(chosen)[:10])}: {site.tensor} cannot be edited in place: {error}. Bake a checkpoint "
+                "instead (--format checkpoint -o DIR), and quantize that."
             ) from error
     return tuple(sorted(pieces, key=lambda piece: piece.tensor.start))
 
@@ -253,18 +245,18 @@ def _proved(out: Path, pieces: Sequence[Piece]) -> Proof:
     after = {piece.tensor.name: hashlib.sha256() for piece in pieces}
     wrong: set[str] = set()
 
-    def note(piece: Piece, edited: np.ndarray, base: np.ndarray) -> None:
-        name, touched = piece.tensor.name, piece.zeros.touched
+    def note(piece: Piece, edited: np.ndarray, base: np.ndarray, which: np.ndarray) -> None:
+        name, place = piece.tensor.name, np.ix_(which, piece.zeros.touched)
         after[name].update(edited.data)
         before[name].update(base.data)
-        if not np.array_equal(edited[:, touched], _zeroed(piece, base[:, touched])):
+        if not np.array_equal(edited[place], _zeroed(piece, base[place])):
             wrong.add(name)
 
     whole, restored = hashlib.sha256(), hashlib.sha256()
     for chunk in _restored(out, pieces, whole, note):
         restored.update(chunk)
     edited = tuple(
-        Edited(name, piece.tensor.kind, piece.spans, before[name].hexdigest(), after[name].hexdigest())
+        Edited(name, piece.tensor.kind, piece.spans, before[name].hexdigest(), after[name].hexdigest(), piece.axis)
         for piece in pieces
         for name in [piece.tensor.name]
     )
@@ -272,7 +264,7 @@ def _proved(out: Path, pieces: Sequence[Piece]) -> Proof:
 
 
 def _restored(
-    out: Path, pieces: Sequence[Piece], read: Any, note: Callable[[Piece, np.ndarray, np.ndarray], None]
+    out: Path, pieces: Sequence[Piece], read: Any, note: Callable[[Piece, np.ndarray, np.ndarray, np.ndarray], None]
 ) -> Iterator[bytearray]:
     """The bytes of the base: those of ``out``, with the undo bytes put back. ``note`` sees rows as edited, and back."""
     path = _beside(out, UNDO)
@@ -283,18 +275,20 @@ def _restored(
         )
     with open(path, "rb") as kept:
 
-        def put_back(piece: Piece, rows: np.ndarray) -> None:
+        def put_back(piece: Piece, rows: np.ndarray, which: np.ndarray) -> None:
             edited, touched = rows.copy(), piece.zeros.touched
-            rows[:, touched] = np.frombuffer(kept.read(len(rows) * len(touched)), np.uint8).reshape(len(rows), -1)
-            note(piece, edited, rows)
+            before = np.frombuffer(kept.read(len(which) * len(touched)), np.uint8)
+            rows[np.ix_(which, touched)] = before.reshape(len(which), len(touched))
+            note(piece, edited, rows, which)
 
         yield from _rewritten(out, pieces, put_back, read)
 
 
 def _rewritten(
-    path: Path, pieces: Sequence[Piece], change: Callable[[Piece, np.ndarray], None], read: Any
+    path: Path, pieces: Sequence[Piece], change: Callable[[Piece, np.ndarray, np.ndarray], None], read: Any
 ) -> Iterator[bytearray]:
-    """The file's bytes in order; ``change`` is given the rows of each piece, uint8[rows, bytes], and may change them.
+    """The file's bytes in order; ``change`` is given the rows of each piece, uint8[rows, bytes], and which of them are
+    edited, int[n], and may change them.
 
     Args:
         read: a hash that takes in the file as it is.
@@ -303,9 +297,11 @@ def _rewritten(
         at = 0
         for piece in pieces:
             yield from _chunks(file, piece.tensor.start - at, CHUNK, read)
-            rows = max(1, CHUNK // piece.row_bytes) * piece.row_bytes
-            for chunk in _chunks(file, piece.tensor.end - piece.tensor.start, rows, read):
-                change(piece, np.frombuffer(chunk, np.uint8).reshape(-1, piece.row_bytes))
+            rows, first = max(1, CHUNK // piece.row_bytes), 0
+            for chunk in _chunks(file, piece.tensor.end - piece.tensor.start, rows * piece.row_bytes, read):
+                found = np.frombuffer(chunk, np.uint8).reshape(-1, piece.row_bytes)
+                change(piece, found, piece.within(first, len(found)))
+                first += len(found)
                 yield chunk
             at = piece.tensor.end
         yield from _chunks(file, os.fstat(file.fileno()).st_size - at, CHUNK, read)
@@ -355,7 +351,8 @@ def _beside(out: Path, suffix: str) -> Path:
 
 def _edited(row: dict[str, Any]) -> Edited:
     spans = tuple((int(start), int(stop)) for start, stop in row["spans"])
-    return Edited(str(row["tensor"]), str(row["kind"]), spans, str(row["before"]), str(row["after"]))
+    axis = int(row.get("axis", 1))
+    return Edited(str(row["tensor"]), str(row["kind"]), spans, str(row["before"]), str(row["after"]), axis)
 
 
 def _text(value: dict[str, Any]) -> str:
