@@ -14,7 +14,7 @@ from editkit.cli.streams import note, print_json, say
 @click.command()
 @click.argument("model", required=False)
 @revision
-@click.option("--heads", metavar="L11H2,L26H7", help="The heads to remove.")
+@click.option("--heads", "--units", "heads", metavar="L11H2,L3N40", help="The heads and neurons to remove.")
 @click.option(
     "--edit",
     type=click.Path(path_type=Path, exists=True),
@@ -32,7 +32,7 @@ from editkit.cli.streams import note, print_json, say
 @click.option("--allow-large-rank", is_flag=True, help="Write a LoRA adapter that vLLM cannot serve (rank over 512).")
 @as_json
 def bake(as_json: bool, **options: Any) -> None:
-    """Write a model without the given heads.
+    """Write a model without the given heads and neurons.
 
     As a checkpoint, an exact LoRA adapter, or inside the quantized blocks of a GGUF file. No model is loaded.
     """

@@ -28,10 +28,11 @@ from editkit.render.diagnostics import joint
 from editkit.render.head_map import is_certain
 from editkit.render.inert import clean
 from editkit.render.word_diff import Pieces, differing
-from editkit.units import Head, Unit
+from editkit.units import PLAIN, Head, Unit
 from editkit.units import show as names
 
 if TYPE_CHECKING:
+    from editkit.checkpoints.architecture import Architecture
     from editkit.evidence.outcome import Outcome
     from editkit.hub import Preflight, Pushed, Verification
     from editkit.localizers.universal import Universals
@@ -246,25 +247,45 @@ def universal(found: Universals, heads: Sequence[Head]) -> RenderableType:
 def inspection(found: Inspection) -> RenderableType:
     """A model from its metadata: layers with equal shapes share a line; what is out of reach, with its reason."""
     architecture = found.architecture
-    table = columns("layers", "#heads", "#width", "#KV groups", "output projection")
+    table = columns("layers", "#heads", "#width", "#KV groups", "#neurons", "output projection")
     table.columns[-1].overflow = "fold"
     runs: list[list[Any]] = []
+    neurons = _neurons(architecture)
     for site in architecture.sites:
-        shape = (site.units, site.width, site.groups, site.module.replace(f".{site.layer}.", ".{}.", 1))
+        module = site.module.replace(f".{site.layer}.", ".{}.", 1)
+        shape = (site.units, site.width, site.groups, neurons.pop(site.layer, wording.UNKNOWN), module)
         if runs and runs[-1][1] == shape and runs[-1][0][-1] == site.layer - 1:
             runs[-1][0].append(site.layer)
         else:
             runs.append([[site.layer], shape])
-    for layers, (units, width, groups, module) in runs:
+    for layers, (units, width, groups, each, module) in runs:
         span = f"{layers[0]}" if len(layers) == 1 else f"{layers[0]} to {layers[-1]}"
-        table.add_row(span, str(units), str(width), wording.UNKNOWN if groups is None else str(groups), clean(module))
+        shared = wording.UNKNOWN if groups is None else str(groups)
+        table.add_row(span, str(units), str(width), shared, each, clean(module))
     total = f"{len(architecture.heads)} heads in {len(architecture.sites)} of {architecture.layers} layers"
+    mlps = len({site.layer for site in architecture.neuron_sites})
+    total += f"; {architecture.neurons} neurons in {mlps}"
     facts = {"model": found.name, "type": architecture.model_type, "reachable": total}
-    if architecture.unreachable:
-        parts = [f"layers {', '.join(map(str, part.layers))}: {part.reason}" for part in architecture.unreachable]
-        facts["out of reach"] = "; ".join(parts)
+    if neurons:
+        facts["without heads"] = ", ".join(f"layer {layer}: {count} neurons" for layer, count in neurons.items())
+    for word, parts in (("out of reach", architecture.unreachable), ("neurons", architecture.unreachable_neurons)):
+        reasons = [f"layers {', '.join(map(str, part.layers))}: {part.reason}" for part in parts]
+        facts |= {word: "; ".join(reasons)} if reasons else {}
     facts |= found.facts()
     return Group(Text(), pairs(facts), Text(), table, Text())
+
+
+def _neurons(architecture: Architecture) -> dict[int, str]:
+    """Layer -> its neurons: ``8192``; with experts ``128 x 768`` or ``2048 + 128 x 768``."""
+    counted: dict[int, Counter[tuple[bool, int]]] = {}
+    for site in architecture.neuron_sites:
+        counted.setdefault(site.layer, Counter())[site.expert != PLAIN, site.units] += 1
+    return {
+        layer: " + ".join(
+            f"{count} x {units}" if routed else str(units) for (routed, units), count in sorted(each.items())
+        )
+        for layer, each in sorted(counted.items())
+    }
 
 
 def comparison(prompt: str, before: str, after: str) -> RenderableType:

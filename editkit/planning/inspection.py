@@ -20,8 +20,9 @@ from editkit.checkpoints.architecture import Architecture
 from editkit.checkpoints.headers import TensorInfo
 from editkit.checkpoints.source import BUNDLED, cached, here, hub_id, is_bundled, weight_files
 from editkit.errors import EditkitError, Unreachable
+from editkit.units import PLAIN
 from editkit.writing.export import lora
-from editkit.writing.gguf_blocks import row_zeros
+from editkit.writing.gguf_pieces import piece_of
 from editkit.writing.slices import ZERO_IS_ZERO
 
 _SAFETENSORS = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
@@ -35,6 +36,12 @@ class Format:
     name: str
     works: bool
     note: str
+    neurons: str | None = None
+    """Why it cannot hold an edit of neurons; None: it can, if it works at all."""
+
+    def describe(self) -> str:
+        """One line for the terminal."""
+        return ("" if self.works else "no: ") + self.note + (f"; neurons: no, {self.neurons}" if self.neurons else "")
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ class Inspection:
         stored = ", ".join(f"{dtype} {count / 1e9:.2f} GB" for dtype, count in self.dtypes.items())
         facts = {"stored as": stored, "weights": f"{self.bytes / 1e9:.2f} GB in {self.files} file(s)"}
         facts |= {"quantized by": self.quantization} if self.quantization else {}
-        facts |= {f"--format {each.name}": ("" if each.works else "no: ") + each.note for each in self.formats}
+        facts |= {f"--format {each.name}": each.describe() for each in self.formats}
         return facts | {"note" if len(self.notes) == 1 else f"note {at}": note for at, note in enumerate(self.notes, 1)}
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,6 +90,16 @@ class Inspection:
             "heads": len(found.heads),
             "sites": sites,
             "unreachable": [{"layers": list(part.layers), "reason": part.reason} for part in found.unreachable],
+            "neurons": found.neurons,
+            "neuron_sites": [
+                {"layer": site.layer, "expert": None if site.expert == PLAIN else site.expert, "neurons": site.units}
+                | {"tensor": site.tensor, "shape": list(site.shape), "axis": site.axis}
+                | {"shared_with": list(site.shared)}
+                for site in found.neuron_sites
+            ],
+            "unreachable_neurons": [
+                {"layers": list(part.layers), "reason": part.reason} for part in found.unreachable_neurons
+            ],
             "dtypes": dict(self.dtypes),
             "files": self.files,
             "bytes": self.bytes,
@@ -115,10 +132,12 @@ def inspect(model: str | Path | None = None, *, revision: str | None = None) -> 
 def of_directory(directory: Path, *, name: str, revision: str | None = None) -> Inspection:
     """Describe a checkpoint on this machine."""
     pickled, config = weight_files(directory)[0].endswith(".bin"), config_fields.read_json(directory)
+    fields = config_fields.from_json(config)
     if pickled:
         stored = convert.described(directory)
         shapes = {path.removesuffix(".weight"): each.shape for path, each in stored.tensors.items() if _is_map(each)}
-        found = architecture.describe(config["model_type"], config_fields.from_json(config), shapes)
+        experts = {path: each.shape for path, each in stored.tensors.items() if len(each.shape) == 3}
+        found = architecture.describe(config["model_type"], fields, shapes, experts=experts)
     else:
         stored, found = headers.read(directory), architecture.read(directory)
     cut = {stored.tensors[site.tensor].dtype for site in found.sites}
@@ -137,7 +156,12 @@ def of_directory(directory: Path, *, name: str, revision: str | None = None) -> 
         dtypes=dict(dtypes.most_common()),
         files=len(stored.files),
         quantization=_quantization(config),
-        formats=_formats(found, cut),
+        formats=_formats(
+            found,
+            cut,
+            neurons={stored.tensors[site.tensor].dtype for site in found.neuron_sites},
+            routed=config_fields.has_experts(fields),
+        ),
         notes=_notes(found, pickled),
     )
 
@@ -147,7 +171,8 @@ def of_gguf(file: Path) -> Inspection:
     stored = gguf.read(file)
     found = gguf.sites(stored)
     dtype = _SAFETENSORS[dequantize.dtype(stored)]
-    whole, lora_form = _formats(found, {dtype})
+    routed = any("_exps." in name for name in stored.tensors)
+    whole, lora_form = _formats(found, {dtype}, neurons={dtype}, routed=routed)
     return Inspection(
         name=str(file),
         revision=None,
@@ -164,13 +189,20 @@ def of_gguf(file: Path) -> Inspection:
 
 
 def _in_blocks(stored: gguf.Gguf, found: Architecture) -> Format:
-    """Whether heads can go in place. Tried on the first of each layer: what fails is one that ends inside a block."""
+    """Whether units can go in place. Tried on one of each layer: what fails is one that ends inside a block."""
     for site in found.sites:
         try:
-            row_zeros(stored.tensors[site.tensor].kind, site.shape[1], [(0, site.width)])
+            piece_of(stored, site, [0])
         except EditkitError as error:
             return Format("gguf", False, f"{site.tensor}: {error}")
-    return Format("gguf", True, "the same file, with the heads' weights zero in their quantized blocks")
+    note, rows = "the same file, with the units' weights zero in their quantized blocks", False
+    reason = None if found.neuron_sites else "none are in reach"
+    for site in found.neuron_sites:
+        try:
+            rows |= piece_of(stored, site, [1]).axis == 0
+        except EditkitError as error:
+            reason = f"{site.tensor}: {error}"
+    return Format("gguf", True, note + (", neurons by their rows of ffn_up" if rows else ""), reason)
 
 
 def _of_repository(name: str, revision: str | None) -> Inspection:
@@ -189,9 +221,15 @@ def _of_repository(name: str, revision: str | None) -> Inspection:
         return of_directory(Path(folder), name=name, revision=commit)
 
 
-def _formats(found: Architecture, dtypes: set[str]) -> tuple[Format, ...]:
-    """The forms; an adapter's rank is the width of all heads it takes out of one layer."""
-    whole = Format("checkpoint", True, "the same files, with the heads' bytes zeroed")
+def _formats(found: Architecture, dtypes: set[str], *, neurons: set[str], routed: bool) -> tuple[Format, ...]:
+    """The forms; an adapter's rank is the width of all heads it takes out of one layer.
+
+    Args:
+        dtypes, neurons: those of the weights that are cut for heads, and for neurons.
+        routed: whether the model is a mixture of experts.
+    """
+    stuck = "its MLPs are packed integers" if neurons - ZERO_IS_ZERO else None if neurons else "none are in reach"
+    whole = Format("checkpoint", True, "the same files, with the units' bytes zeroed", stuck)
     if dtypes - lora.DTYPES.keys():
         listed = ", ".join(sorted(dtypes - lora.DTYPES.keys()))
         return whole, Format("lora", False, f"weights in {listed} carry scales of their own; use checkpoint")
@@ -200,7 +238,11 @@ def _formats(found: Architecture, dtypes: set[str]) -> tuple[Format, ...]:
     most = lora.SERVABLE[-1]
     fits = most // widest if widest else 0
     limit = f"; vLLM serves up to {most}, so at most {fits} heads of a layer" if layer > most else ""
-    return whole, Format("lora", True, f"rank {widest} per head in a layer, {layer} for a whole layer{limit}")
+    if not stuck and neurons - lora.DTYPES.keys():
+        stuck = "their weights carry scales of their own"
+    elif not stuck and routed:
+        stuck = "peft knows the MLPs of a mixture of experts by the experts alone"
+    return whole, Format("lora", True, f"rank {widest} per head in a layer, {layer} for a whole layer{limit}", stuck)
 
 
 def _notes(found: Architecture, pickled: bool) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ import torch
 
 from editkit.checkpoints import architecture
 from editkit.checkpoints.source import resolve
+from editkit.cli import tables
 from editkit.errors import EditkitError
 from editkit.hub.metadata import fetch
 from editkit.planning.inspection import Inspection, inspect
@@ -121,6 +122,27 @@ def test_packed_weights_are_refused_with_the_remedy(
 ) -> None:
     with pytest.raises(EditkitError, match="packed.*Edit the unquantized checkpoint, then quantize"):
         _inspect(tmp_path, LLAMA | {"quantization_config": quantizer}, tensors)
+
+
+def test_both_kinds_are_shown_and_which_formats_hold_them(tmp_path: Path) -> None:
+    """If this fails: a user asks for neurons that no format of the model can hold, or does not learn of them."""
+    counts = {
+        "llama": (96, ["48"]),
+        "mixtral": (384, ["4 x 48"]),
+        "deepseek_v2": (240, ["24 + 4 x 24"]),
+        "dbrx": (0, []),
+    }
+    for name, (neurons, shown) in counts.items():
+        tiny.build(name)[0].save_pretrained(tmp_path / name)
+        found = inspect(tmp_path / name)
+        value = found.to_dict()
+        assert (value["neurons"], sum(site["neurons"] for site in value["neuron_sites"])) == (neurons, neurons)
+        assert {site["expert"] for site in value["neuron_sites"]} <= {None, 0, 1, 2, 3}
+        assert sorted(set(tables._neurons(found.architecture).values())) == shown
+        whole, adapter = found.formats
+        assert whole.neurons == (None if neurons else "none are in reach")
+        assert (adapter.neurons is None) == (name == "llama")
+        assert bool(value["unreachable_neurons"]) == (name == "dbrx")
 
 
 def test_a_type_without_heads_is_refused(tmp_path: Path) -> None:
