@@ -38,7 +38,8 @@ def test_units_read_back_from_their_names(units) -> None:
     assert frozenset(parse(name) for name in show(units)) == units
     assert parse_all(", ".join(show(units))) == units
     named = [parse(name) for name in show(units)]
-    heads, neurons = ([unit for unit in named if isinstance(unit, kind)] for kind in (Head, Neuron))
+    heads = [unit for unit in named if isinstance(unit, Head)]
+    neurons = [unit for unit in named if isinstance(unit, Neuron)]
     assert named == [*sorted(heads), *sorted(neurons, key=lambda unit: (unit.layer, unit.expert, unit.index))]
 
 

@@ -212,8 +212,8 @@ def assert_only_slices_changed(base: Path, out: Path, edit: Edit) -> None:
             assert list(one.keys()) == list(other.keys())
             for name in one.keys():  # noqa: SIM118
                 expected = one.get_tensor(name).copy()
-                for place in zeroed.get(name, []):
-                    expected[place] = 0
+                for index in zeroed.get(name, []):
+                    expected[index] = 0
                 assert expected.tobytes() == other.get_tensor(name).tobytes(), name
 
 
