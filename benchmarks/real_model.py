@@ -74,10 +74,10 @@ def truth(ledger: Ledger, name: str) -> dict[str, Any]:
 
 
 def search(ledger: Ledger, name: str) -> dict[str, Any]:
-    """Every localizer's order and evaluations; greedy on a quarter of the examples, as it asks most."""
+    """Every localizer's order and evaluations; greedy on half of the examples, as it asks most."""
     rows: dict[str, Any] = {}
     for method in METHODS:
-        asked = measure(ledger, name, SEARCHED // 4 if method == "greedy" else SEARCHED)
+        asked = measure(ledger, name, SEARCHED // 2 if method == "greedy" else SEARCHED)
         columns, rng = np.arange(asked.units), np.random.default_rng(0)
         more: dict[str, Any] = {"prior": gate_prior(asked)} if method == "auto" else {}
         ranking = LOCALIZERS[method](asked, columns, rng, **more)

@@ -79,13 +79,15 @@ def _truth() -> Iterator[str]:
 
 
 def _search() -> Iterator[str]:
+    if not any(_read("search", name) for name in CONTESTED):
+        return
     yield "## Localizers against that truth"
     yield ""
     yield (
         "*Recall*: how many of the truth's first 5 and 10 heads are among the first 5 and 10 found. *Rank "
         "correlation*: Spearman, over the heads that got a number. *Cost*: model rows (one example under one "
         f"mask), as a share of one-shot's on {SEARCHED} examples. CSS and CSB are the paper's, with 200 masks "
-        "of 5 % of the heads; greedy is on a quarter of the examples."
+        "of 5 % of the heads; greedy is on half of the examples."
     )
     yield ""
     yield "| capability | localizer | recall at 5 | at 10 | rank correlation | cost |"
@@ -112,6 +114,8 @@ def _search() -> Iterator[str]:
 
 
 def _frontier() -> Iterator[str]:
+    if not any(_read("frontier", name) for name in CONTESTED):
+        return
     yield "## The best drop within a damage budget"
     yield ""
     yield (
@@ -142,6 +146,8 @@ def _frontier() -> Iterator[str]:
 
 
 def _capabilities() -> Iterator[str]:
+    if not any(_read("capabilities", name) for name in CAPABILITIES):
+        return
     yield "## Which capabilities localize"
     yield ""
     yield (
