@@ -159,7 +159,7 @@ def test_tables_show_what_was_measured_beside_the_paper(tmp_path: Path) -> None:
     assert "math, 5 heads: L1H0, L1H1, L1H2, L1H3, L1H4 (100 evaluations)" in text
     assert "(20 evaluations; **does not localize**)" in text
     assert "| math, 5 heads | halving | 25% | -1.0 | 20 | 2 of 5 |" in text
-    assert "goal-missed" in text and "arXiv 2603.03335v1" in text
+    assert "reduced" in text and "arXiv 2603.03335v1" in text
     # What models and files say is text: it can break no table and is no markup.
     assert "not measured. The unedited model does not show &#124; &#42;&#42;math" in text
     lines = [line for line in paper.split("\n") if line.startswith("|")]
