@@ -21,7 +21,13 @@ NAMES = [f"L{layer}H{index}" for layer in range(LAYERS) for index in range(HEADS
 
 
 def write() -> None:
-    """Everything that has been measured; what has not is left out."""
+    """Everything that has been measured; what has not is left out.
+
+    Raises:
+        SystemExit: nothing has been: what is written there stays.
+    """
+    if not any(_read("truth", name) for name in CAPABILITIES):
+        raise SystemExit(f"Nothing is in {WORK}/results: run `python -m benchmarks.real_model` first.")
     parts = [*_head(), *_truth(), *_search(), *_frontier(), *_capabilities(), *_places()]
     (RESULTS / "real-model.md").write_text("\n".join(parts) + "\n")
     _picture()
