@@ -31,6 +31,7 @@ from editkit.removal import comparison, find_heads
 from editkit.removal import recipe as recipes
 from editkit.removal.capability import Capability, capability
 from editkit.removal.comparison import Later, Standings
+from editkit.removal.locate import locate
 from editkit.removal.recipe import Recipe
 from editkit.removal.remove import Run
 from editkit.removal.remove import remove_capability as remove
@@ -49,21 +50,23 @@ def localize(
     name: str | Path | Recipe,
     *,
     method: str | None = None,
+    changes: Mapping[str, Any] = MappingProxyType({}),
     seed: int = 0,
     session: Session = Session(),
 ) -> Localization:
-    """Rank the heads that a capability depends on.
+    """Rank the heads or neurons that a capability depends on.
 
     Args:
         name: a built-in recipe, the path of a recipe file, or a recipe.
         method: ``auto``, ``halving``, ``css``, ``csb``, ``greedy`` or ``one-shot``; the recipe's own if None.
+        changes: keys of the recipe with other values, such as ``{"units": "neurons"}``.
 
     Raises:
         EditkitError: an unknown recipe, or a model that does not show the capability.
     """
-    wanted = _capability(name, session)
+    wanted = _capability(name, session, changes)
     with opened(work_for(model.source.base, wanted.recipe.capability, seed, session.work).store) as store:
-        return find_heads.localize(Ledger(model, store, session.stages), wanted, method=method, seed=seed)
+        return locate(Ledger(model, store, session.stages), wanted, method=method, seed=seed)
 
 
 @contextmanager

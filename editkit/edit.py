@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from editkit.errors import EditkitError
-from editkit.units import Head, Neuron, Unit, parse, show
+from editkit.units import Head, Neuron, Unit, kind, parse, show
 
 FORMAT = 1
 
@@ -35,7 +35,7 @@ class Edit:
     @property
     def kind(self) -> Literal["head", "neuron", "unit"]:
         """What its units are called: ``unit`` where there are both."""
-        return "head" if not self.neurons else "unit" if self.heads else "neuron"
+        return kind(self.units)
 
     @property
     def heads(self) -> frozenset[Head]:

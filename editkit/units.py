@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from editkit.errors import EditkitError
 
@@ -72,6 +72,12 @@ def parse_all(text: str) -> frozenset[Unit]:
 def units(named: Iterable[Unit | str]) -> frozenset[Unit]:
     """Units as they are, names read: ``units([Head(1, 3), "L2H17"])``."""
     return frozenset(unit if isinstance(unit, Head | Neuron) else parse(str(unit)) for unit in named)
+
+
+def kind(chosen: Iterable[Unit]) -> Literal["head", "neuron", "unit"]:
+    """What they are called: ``unit`` where there are both."""
+    heads = {isinstance(unit, Head) for unit in chosen}
+    return "unit" if len(heads) > 1 else "neuron" if heads == {False} else "head"
 
 
 def in_order(chosen: Iterable[SomeUnit]) -> list[SomeUnit]:

@@ -7,6 +7,7 @@ All of it is somebody else's text: it is carried as data and made inert where it
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,16 @@ def base_model(source: Source, *, dtype: str) -> BaseModel:
 
 
 def shape(architecture: Architecture) -> tuple[LayerShape, ...]:
-    """Every reachable layer with its heads and key/value groups, for the head map."""
-    return tuple(LayerShape(site.layer, site.units, site.groups) for site in architecture.sites)
+    """Every layer with heads or neurons that can be reached, for the maps."""
+    heads = {site.layer: site for site in architecture.sites}
+    neurons = Counter[int]()
+    for site in architecture.neuron_sites:
+        neurons[site.layer] += site.units
+    return tuple(
+        LayerShape(layer, site.units if site else 0, site.groups if site else None, neurons[layer])
+        for layer in sorted(heads.keys() | neurons.keys())
+        for site in [heads.get(layer)]
+    )
 
 
 def _front_matter(directory: Path) -> dict[str, Any]:

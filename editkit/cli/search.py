@@ -44,6 +44,8 @@ BUNDLED = "No --model given: using the small bundled model (the organism)."
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Default: MODEL-no-NAME.")
 @method
 @click.option("--heads", metavar="K|auto", help="Remove exactly K heads. Default: as many as the goal needs.")
+@click.option("--units", type=click.Choice(["heads", "neurons", "both"]), help="What may be removed. Default: heads.")
+@click.option("--also", multiple=True, metavar="TASK", help="This task may be lost too: it is not retained.")
 @click.option("--choose", type=click.Choice(["ranking", "set"]), help="The first heads found, or the best set of them.")
 @click.option("--goal", type=click.FloatRange(0, 1), metavar="SHARE", help="What the target may keep: 0.15 is 15 %.")
 @click.option(
@@ -136,6 +138,7 @@ def inspect(model: str | None, revision: str | None, as_json: bool) -> None:
 @click.argument("name")
 @which_model
 @method
+@click.option("--units", type=click.Choice(["heads", "neurons", "both"]), help="What is ranked. Default: heads.")
 @seed
 @placing
 @remote_code
@@ -144,8 +147,8 @@ def inspect(model: str | None, revision: str | None, as_json: bool) -> None:
 @click.option("-o", "--out", type=FILE, metavar="F", help="Write the JSON here.")
 @click.option("--plot", type=FILE, metavar="F", help="Write a head map here.")
 @as_json
-def localize(name: str, out: Path | None, plot: Path | None, as_json: bool, **options: Any) -> None:
-    """Rank the heads a capability depends on.
+def localize(name: str, out: Path | None, plot: Path | None, units: str | None, as_json: bool, **options: Any) -> None:
+    """Rank the heads or neurons a capability depends on.
 
     With intervals and diagnostics. Exit code 3 if there are none.
     """
@@ -160,14 +163,15 @@ def localize(name: str, out: Path | None, plot: Path | None, as_json: bool, **op
     if options["model"] is None:
         note(BUNDLED)
     model = _load(options)
-    found = api.localize(model, name, session=session(options), **options)
+    changes = {} if units is None else {"units": units}
+    found = api.localize(model, name, changes=changes, session=session(options), **options)
     if out is not None:
         write(out, found.to_json().encode())
     if plot is not None:
         write(plot, api.head_map(model, found))
     click.echo(found.to_json(), nl=False) if as_json else show(tables.localization(found))
     if not found.found:
-        raise NotLocalized(f"{name!r} did not localize: no head's knockout lowers it by more than chance explains.")
+        raise NotLocalized(f"{name!r} did not localize: no knockout lowers it by more than chance explains.")
 
 
 @click.command()
@@ -228,13 +232,13 @@ def _as_typed() -> str:
     return shlex.join(["editkit", *(re.sub(r"hf_[A-Za-z0-9]{8,}", "hf_...", word) for word in sys.argv[1:])])
 
 
-CHANGES = ("method", "heads", "choose", "goal", "damage", "accept")
+CHANGES = ("method", "heads", "units", "also", "choose", "goal", "damage", "accept")
 """Options that stand for keys of the recipe."""
 
 
 def _changes(options: dict[str, Any]) -> dict[str, Any]:
     """The keys of the recipe that the command line sets."""
-    changes = {key: value for key, value in options.items() if value is not None}
+    changes = {key: value for key, value in options.items() if value not in (None, ())}
     if "heads" in changes:
         changes["heads"] = _heads(changes["heads"])
     if "damage" in changes:

@@ -28,7 +28,7 @@ from editkit.render.diagnostics import joint
 from editkit.render.head_map import is_certain
 from editkit.render.inert import clean
 from editkit.render.word_diff import Pieces, differing
-from editkit.units import PLAIN, Head, Unit
+from editkit.units import PLAIN, Head, Unit, kind
 from editkit.units import show as names
 
 if TYPE_CHECKING:
@@ -91,7 +91,11 @@ def frontier(outcome: Outcome) -> RenderableType:
         wide = width >= 100
         titles = ("left", "#worst", "#mean") if wide else ("left", "#worst")
         table = columns(
-            "heads out", f"#{titles[0]}", *titles[1:], "#left, asked", *(f"{title}, asked" for title in titles[1:])
+            f"{outcome.edit.kind}s out",
+            f"#{titles[0]}",
+            *titles[1:],
+            "#left, asked",
+            *(f"{title}, asked" for title in titles[1:]),
         )
         for row in rows(outcome):
             known = (row.left, row.worst, row.mean), row.tried or (math.nan,) * 3
@@ -155,14 +159,15 @@ def evaluation(report: EvalReport) -> RenderableType:
 
 
 def localization(found: Localization, *, limit: int = RANKED) -> RenderableType:
-    """Ranked heads with a bar of the effect; what is not certain is dim."""
+    """Ranked units with a bar of the effect; what is not certain is dim."""
+    kinds = kind(effect.unit for effect in found.order)
     if found.found:
-        heading = Text("Heads in order of effect", "bold")
+        heading = Text("Heads in order of effect" if kinds == "head" else "Neurons in order of contrast", "bold")
     else:
-        heading = Text("Not localized: no heads stand out; the order below may be noise.", "bold yellow")
+        heading = Text(f"Not localized: no {kinds}s stand out; the order below may be noise.", "bold yellow")
 
     def build(width: int) -> Table:
-        table = columns("#", "head", "#effect", "#95 % interval")
+        table = columns("#", kinds, "#effect", "#95 % interval")
         if width >= 60:
             table.add_column("p (corrected)", justify="right")
         if width >= 72:
@@ -182,8 +187,9 @@ def localization(found: Localization, *, limit: int = RANKED) -> RenderableType:
 
     facts = {
         "method": f"{clean(found.method)}, seed {found.seed}, {wording.count(found.evaluations)} passes",
-        "set aside": f"universal: {_universals(found)}" if found.universal else "no universal heads found",
     }
+    if kinds != "neuron":
+        facts["set aside"] = f"universal: {_universals(found)}" if found.universal else "no universal heads found"
     if found.formats:
         facts["format"] = f"{_units(found.formats)}: letters fail without, the same questions as text do not"
     facts |= joint(found.diagnostics)
@@ -191,7 +197,7 @@ def localization(found: Localization, *, limit: int = RANKED) -> RenderableType:
         facts["*"] = "shows only with others knocked out as well: the change it adds to theirs"
     more = len(found.order) - limit
     if more > 0:
-        facts["not shown"] = f"{more} more heads; --json has them all"
+        facts["not shown"] = f"{more} more {kinds}s; --json has them all"
     return Group(Text(), heading, Text(), Fitting(build), Text(), pairs(facts), Text())
 
 

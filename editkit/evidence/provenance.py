@@ -3,7 +3,7 @@
 {"command": "editkit remove-capability swear --model meta-llama/Llama-3.2-1B-Instruct --out no-swear --seed 0",
  "date": "2026-11-21", "recipe": "swear", "seeds": {"localize": 0}, "versions": {"editkit": "0.1.0", ...},
  "base": {"model": "meta-llama/Llama-3.2-1B-Instruct", "revision": "9213176...", "source": "hub", ...},
- "shape": [{"layer": 0, "heads": 32, "groups": 8}, ...], "hashes": {"model.safetensors": "ab12..."}, ...}
+ "shape": [{"layer": 0, "heads": 32, "groups": 8, "neurons": 8192}, ...], "hashes": {"model.safetensors": "ab12..."}}
 """
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ class BaseModel:
 
 @dataclass(frozen=True)
 class LayerShape:
-    """How many query heads a layer has and how many key/value groups they share (None: not known)."""
+    """How many query heads a layer has, how many key/value groups they share (None: not known), how many neurons."""
 
     layer: int
     heads: int
     groups: int | None = None
+    neurons: int = 0
 
 
 @dataclass(frozen=True)

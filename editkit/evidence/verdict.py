@@ -40,7 +40,7 @@ class RandomHeads:
 
     ``deltas`` holds the target's mean change for each set; ``p`` = (1 + sets at least as strong) / (1 + sets).
     ``examples``: on how many of the row's examples, where not on all; ``delta`` is the found heads' change on the same.
-    ``task``: the target that was asked; None = the only one.
+    ``task``: the target that was asked; None = the only one. ``kind``: what was drawn.
     """
 
     sets: int
@@ -49,6 +49,7 @@ class RandomHeads:
     p: float
     examples: int | None = None
     task: str | None = None
+    kind: str = "head"
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,11 @@ class Verdict:
 
 
 def random_heads(
-    delta: float, deltas: Sequence[float], *, examples: int | None = None, task: str | None = None
+    delta: float, deltas: Sequence[float], *, examples: int | None = None, task: str | None = None, kind: str = "head"
 ) -> RandomHeads:
-    """The null of the target's drop: ``delta`` for the found heads, ``deltas`` for random sets of the same size."""
+    """The null of the target's drop: ``delta`` for the found units, ``deltas`` for random sets of the same size."""
     values = tuple(float(value) for value in deltas)
-    return RandomHeads(len(values), values, delta, paired_tests.random_set_p(delta, values), examples, task)
+    return RandomHeads(len(values), values, delta, paired_tests.random_set_p(delta, values), examples, task, kind)
 
 
 def judge(
@@ -129,7 +130,7 @@ def _apart(share: float, goal: float) -> tuple[str, str]:
 
 
 def _specific(null: RandomHeads) -> tuple[bool, str]:
-    text = f"{null.sets} random sets of as many heads in the same layers (p = {null.p:.3g})"
+    text = f"{null.sets} random sets of as many {null.kind}s in the same layers (p = {null.p:.3g})"
     if null.p <= 0.05:
         return True, f"The drop is larger than that of {text}."
     if null.p <= 1 / (1 + null.sets):

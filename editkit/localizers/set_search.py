@@ -126,13 +126,35 @@ def set_search(
         beam = _strongest(book.explored(grown, levels, tries, looks), levels)
         if not beam:
             break
+    for point in _settled(book, levels):
+        book.look(_without_one(point.units))
+        book.explored(list(_swapped(point.units, candidates)), levels, tries, looks)
+    return Frontier(_frontier(book.points), len(book.lost), len(book.known))
+
+
+def ordered_search(drops: Measured, damages: Measured, candidates: int, budget: Budget) -> Frontier:
+    """Search among candidates whose order already weighs what each gives against what it costs. Deterministic.
+
+    One after another is added where that gains and stays within a level; then what the strongest within the budget can
+    do without is left out. A tenth of the cost of ``set_search``.
+    """
+    book = _Book(drops, damages, candidates, budget)
+    for level in LEVELS:
+        [kept] = book.look([()])
+        for unit in range(candidates):
+            [more] = book.look([(*kept.units, unit)])
+            kept = more if more.used <= level and more.gain > kept.gain else kept
+    for point in _settled(book, (1.0,)):
+        book.look(_without_one(point.units))
+    return Frontier(_frontier(book.points), len(book.lost), len(book.known))
+
+
+def _settled(book: _Book, levels: Sequence[float]) -> Iterator[Point]:
+    """The strongest within each level, until each has been yielded: the caller looks at their neighbours."""
     settled: set[tuple[int, ...]] = set()
     while fresh := [point for point in _strongest(book.points, levels) if point.units not in settled]:
         settled |= {point.units for point in fresh}
-        for point in fresh:
-            book.look(_without_one(point.units))
-            book.explored(list(_swapped(point.units, candidates)), levels, tries, looks)
-    return Frontier(_frontier(book.points), len(book.lost), len(book.known))
+        yield from fresh
 
 
 class _Book:

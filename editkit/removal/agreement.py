@@ -17,7 +17,7 @@ from editkit.models.knockout import knocked_out
 from editkit.models.language_model import LanguageModel
 from editkit.removal.trial import Answers, Sheet
 from editkit.tasks.task import Example, Likelihood, Loglikelihood, Output, Request
-from editkit.units import Head
+from editkit.units import Unit
 
 ASKED, READ = 8, 4
 """Examples of each task that are asked plainly; prompts of the first task whose beginning is scored after them."""
@@ -45,7 +45,7 @@ class Probe:
     rounding: float
 
 
-def probe(model: LanguageModel, heads: Iterable[Head], hooked: Sequence[Sheet]) -> Probe:
+def probe(model: LanguageModel, units: Iterable[Unit], hooked: Sequence[Sheet]) -> Probe:
     """Ask the hooked model plainly.
 
     Args:
@@ -55,7 +55,7 @@ def probe(model: LanguageModel, heads: Iterable[Head], hooked: Sequence[Sheet]) 
     asked = [sheet.task.requests(example) for sheet, example, _ in chosen]
     texts = [example.prompt for example in hooked[0].examples[:READ]]
     requests = (*(one for each in asked for one in each), *(Loglikelihood(text, text[:BEGINNING]) for text in texts))
-    outputs, repeated = (plainly(model, requests, heads) for _ in range(2))
+    outputs, repeated = (plainly(model, requests, units) for _ in range(2))
     rest, differing = iter(outputs), 0
     for (sheet, example, cell), each in zip(chosen, asked, strict=True):
         score = sheet.task.score(example, [next(rest) for _ in each])
@@ -63,10 +63,10 @@ def probe(model: LanguageModel, heads: Iterable[Head], hooked: Sequence[Sheet]) 
     return Probe(requests, outputs, repeated, _at_most(differing, len(chosen)), model.rounding)
 
 
-def plainly(model: LanguageModel, requests: Sequence[Request], heads: Iterable[Head] = ()) -> tuple[Output, ...]:
+def plainly(model: LanguageModel, requests: Sequence[Request], units: Iterable[Unit] = ()) -> tuple[Output, ...]:
     """Answers in batches that depend on the requests alone: no layer and no beginning is shared."""
     plain = replace(model, blocks=None, prefixes=False)
-    with knocked_out(model.network, model.architecture, frozenset(heads)):
+    with knocked_out(model.network, model.architecture, frozenset(units)):
         return tuple(plain.answer(requests, None))
 
 

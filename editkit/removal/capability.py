@@ -14,17 +14,19 @@ from editkit.tasks.task import Task
 
 @dataclass(frozen=True)
 class Capability:
-    """The three groups share no task.
+    """The groups share no task.
 
     Args:
         targets: the formats that the capability is searched in; all must be lost.
         transfer: formats that only the report asks.
+        also: tasks that the report asks and the verdict does not count.
     """
 
     recipe: Recipe
     targets: tuple[Task, ...]
     retain: tuple[Task, ...]
     transfer: tuple[Task, ...] = ()
+    also: tuple[Task, ...] = ()
 
 
 def capability(recipe: Recipe, *, folder: Path = Path("."), allow_code: bool = False) -> Capability:
@@ -41,13 +43,12 @@ def capability(recipe: Recipe, *, folder: Path = Path("."), allow_code: bool = F
     def task(spec: Any) -> Task:
         return find(spec, where=f"recipe {recipe.capability!r}", folder=folder, allow_code=allow_code)
 
-    targets, retain, transfer = (
-        tuple(task(spec) for spec in group) for group in (recipe.target, recipe.retain, recipe.transfer)
-    )
-    names = [each.name for each in (*targets, *retain, *transfer)]
+    groups = (recipe.target, recipe.retain, recipe.transfer, recipe.also)
+    targets, retain, transfer, also = (tuple(task(spec) for spec in group) for group in groups)
+    names = [each.name for each in (*targets, *retain, *transfer, *also)]
     if twice := [name for name in names if names.count(name) > 1]:
         raise EditkitError(
-            f"The recipe {recipe.capability!r} names {twice[0]!r} more than once in target, retain and transfer: drop "
-            "all but one."
+            f"The recipe {recipe.capability!r} names {twice[0]!r} more than once in target, retain, transfer and also: "
+            "drop all but one."
         )
-    return Capability(recipe, targets, retain, transfer)
+    return Capability(recipe, targets, retain, transfer, also)

@@ -23,19 +23,19 @@ from editkit.evidence.verdict import judge
 from editkit.measuring.ledger import Ledger
 from editkit.removal.capability import Capability
 from editkit.removal.trial import Sheet, trial_of
-from editkit.units import Head
+from editkit.units import Unit
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The heads to remove; or, where none will do, the strongest that were tried.
+    """The units to remove; or, where none will do, the strongest that were tried.
 
     Args:
         dose: scores with the strongest 0, 1, 2, ... heads out; empty where a set was chosen.
         frontier: where a set was chosen, what could be had at which damage.
     """
 
-    heads: frozenset[Head]
+    units: frozenset[Unit]
     dose: tuple[Dose, ...] = ()
     frontier: tuple[FrontierPoint, ...] = ()
 
@@ -52,7 +52,7 @@ def choose(
         EditkitError: if ``count`` is more than there are to choose from.
     """
     trial, rng = trial_of(wanted, split="choose", seed=seed), np.random.default_rng(seed)
-    ranked = [effect.unit for effect in found.order if isinstance(effect.unit, Head)]
+    ranked = [effect.unit for effect in found.order]
     if count is not None and count > len(ranked):
         raise EditkitError(
             f"{count} heads were asked for, but the search ranked {len(ranked)} (universal heads are set aside). "

@@ -1,4 +1,4 @@
-"""Which heads to remove, as a set: the one that takes the target furthest within the damage budget.
+"""Which units to remove, as a set: the one that takes the target furthest within the damage budget.
 
 A list by effect on the target is led by heads that everything needs, and damage does not add up. So sets are searched
 with likelihoods (``localizers.set_search``), on every format of the target and on every retained task, and the
@@ -7,8 +7,9 @@ strongest sets of the frontier are tried with real answers on ``choose``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from editkit.evidence.frontier import FrontierPoint
 from editkit.evidence.localization import Localization
 from editkit.evidence.verdict import judge
 from editkit.localizers.protocol import Measure
-from editkit.localizers.set_search import Budget, Measured, Point, set_search
+from editkit.localizers.set_search import Budget, Measured, Point, ordered_search, set_search
+from editkit.measuring.columns import grouped
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import likelihood_measure
 from editkit.removal.capability import Capability
@@ -24,12 +26,16 @@ from editkit.removal.choose import Choice, kept
 from editkit.removal.find_heads import control_measures
 from editkit.removal.trial import Sheet, trial_of
 from editkit.tasks.task import examples_of
-from editkit.units import Head
+from editkit.units import Head, Neuron, Unit
 
 BY_EFFECT, BY_CONTRAST, LOOKED_AT = 12, 8, 36
 """Candidates: the first by effect on the target, and as many by target drop minus mean damage among the first 36."""
+Group = tuple[Unit, ...]
+"""Units that are out together or not at all: one candidate of the search."""
 SHARE = 0.5
 """The part of the damage budget that the search may use: likelihoods underrate what answers lose."""
+BLOCKS = (8, 8, 14, 15, 15, 30, 30, 60, 60)
+"""Sizes of the blocks of neurons, from the first by contrast on: 8, 16, 30, 45, 60, ... are out."""
 TRIED = 6
 """Sets of the frontier that are tried with real answers."""
 
@@ -43,32 +49,54 @@ def choose_set(ledger: Ledger, wanted: Capability, found: Localization, *, seed:
 
 def search(ledger: Ledger, wanted: Capability, found: Localization) -> tuple[FrontierPoint, ...]:
     """The frontier by likelihoods on ``locate``, the least damage first."""
-    recipe, column = wanted.recipe, ledger.model.architecture.column
-    with ledger.stage("Searching sets of heads") as told:
+    recipe = wanted.recipe
+    with ledger.stage("Searching sets") as told:
         targets = {
             task.name: likelihood_measure(told, task, examples_of(task, "locate", limit=recipe.universal_examples))
             for task in wanted.targets
         }
         controls = control_measures(told, wanted.retain, recipe.universal_examples)
-        ranked = [effect.unit for effect in found.order if isinstance(effect.unit, Head)][:LOOKED_AT]
-        columns = np.array([column[head] for head in ranked])
-        drops, damages = lost(targets, columns, shares=True), lost(controls, columns)
-        alone = np.eye(len(columns), dtype=bool)
-        contrast = drops(alone).min(axis=1) - np.maximum(damages(alone), 0).mean(axis=1)
-        chosen = candidates(len(columns), contrast)
+
+        def asked(groups: Sequence[Sequence[Unit]]) -> tuple[Measured, Measured]:
+            columns, every = grouped(ledger.model.architecture, groups), np.arange(len(groups))
+            shares, points = ({name: replace(each, columns=columns) for name, each in part.items()}
+                              for part in (targets, controls))  # fmt: skip
+            return lost(shares, every, shares=True), lost(points, every)
+
+        groups = [*_heads(found, asked), *_blocks(found)]
+        drops, damages = asked(groups)
         budget = Budget(SHARE * recipe.damage.each, SHARE * recipe.damage.mean, recipe.max_heads)
-        drops, damages = lost(targets, columns[chosen], shares=True), lost(controls, columns[chosen])
-        points = set_search(drops, damages, len(chosen), budget).points
+        searched = ordered_search if recipe.units == "neurons" else set_search
+        points = searched(drops, damages, len(groups), budget).points
 
     def shown(point: Point) -> FrontierPoint:
         left = (min(1.0, max(0.0, 1.0 - drop)) for drop in point.drops)
         return FrontierPoint(
-            tuple(ranked[chosen[unit]] for unit in point.units),
+            tuple(unit for group in point.units for unit in groups[group]),
             dict(zip(targets, left, strict=True)),
             dict(zip(controls, point.damages, strict=True)),
         )
 
     return tuple(shown(point) for point in points)
+
+
+def _heads(found: Localization, asked: Callable[[Sequence[Sequence[Unit]]], tuple[Measured, Measured]]) -> list[Group]:
+    """Every candidate among the heads, a group of its own."""
+    heads = [effect.unit for effect in found.order if isinstance(effect.unit, Head)]
+    ranked: list[Group] = [(head,) for head in heads[:LOOKED_AT]]
+    if not ranked:
+        return []
+    drops, damages = asked(ranked)
+    alone = np.eye(len(ranked), dtype=bool)
+    contrast = drops(alone).min(axis=1) - np.maximum(damages(alone), 0).mean(axis=1)
+    return [ranked[at] for at in candidates(len(ranked), contrast)]
+
+
+def _blocks(found: Localization) -> list[Group]:
+    """The neurons in order of contrast, in blocks: a set is made of blocks, mostly the first."""
+    neurons = [effect.unit for effect in found.order if isinstance(effect.unit, Neuron)]
+    edges = np.cumsum([0, *BLOCKS])
+    return [tuple(neurons[start:end]) for start, end in pairwise(edges.tolist()) if start < len(neurons)]
 
 
 def candidates(heads: int, contrast: np.ndarray) -> list[int]:
@@ -117,11 +145,10 @@ def _tried(
     """
     trial, rng = trial_of(wanted, split="choose", seed=seed), np.random.default_rng(seed)
     best, least, answered = sets[0], (2, 1.0), dict[frozenset, FrontierPoint]()
-    with ledger.stage("Choosing heads") as told:
+    with ledger.stage("Choosing a set") as told:
         before = [trial.sheet(told, task) for task in trial.tasks]
         for point in sets:
-            heads = [unit for unit in point.units if isinstance(unit, Head)]
-            after = [trial.sheet(told, task, heads) for task in trial.tasks]
+            after = [trial.sheet(told, task, point.units) for task in trial.tasks]
             answered[frozenset(point.units)] = replace(point, answers=_answers(before, after))
             status = judge(trial.rows(before, after), trial.criteria).status
             pairs = list(zip(before, after, strict=True))[: len(wanted.targets)]
@@ -131,7 +158,7 @@ def _tried(
             if status == "met":
                 break
     shown = tuple(answered.get(frozenset(point.units), point) for point in frontier)
-    return Choice(frozenset(unit for unit in best.units if isinstance(unit, Head)), frontier=shown)
+    return Choice(frozenset(best.units), frontier=shown)
 
 
 RANKS = {"met": 0, "reduced": 1, "goal-missed": 2, "too-much-damage": 3}

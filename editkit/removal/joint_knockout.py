@@ -60,7 +60,9 @@ def joint_knockout(
     """Knock all ``heads`` out at once, and random sets with as many heads in each layer; and what that cost."""
     few = np.arange(min(EXAMPLES, measure.examples))
     unedited, edited = measure(architecture.masks([[], heads]))
-    sets = random_sets(architecture, heads, universal, SETS, rng)
+    sets = np.zeros((SETS, len(architecture.heads)), dtype=bool)
+    for row, out in zip(sets, random_sets(architecture, heads, universal, SETS, rng), strict=True):
+        row[out.places] = True
     before, drop = float(unedited[few].mean()), float((unedited - edited)[few].mean())
     drops = tuple(before - float(row.mean()) for row in measure(sets, few))
     p = (1 + sum(other >= drop for other in drops)) / (1 + len(drops))

@@ -1,4 +1,4 @@
-"""The null of a removal: random sets of as many heads in the same layers."""
+"""The null of a removal: random sets of as many units in the same layers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from editkit.checkpoints.architecture import Architecture
+from editkit.checkpoints.knockout import Knockout
 from editkit.evidence import verdict
 from editkit.evidence.verdict import RandomHeads
 from editkit.measuring.answers import task_scores
 from editkit.measuring.ledger import Ledger
 from editkit.removal.trial import Sheet
-from editkit.units import Head
+from editkit.units import Unit, kind
 
 
 @dataclass(frozen=True)
@@ -26,37 +27,40 @@ class Draw:
 
 
 def random_heads(
-    ledger: Ledger, heads: frozenset[Head], universal: Iterable[Head], before: Sheet, after: Sheet, draw: Draw
+    ledger: Ledger, units: frozenset[Unit], universal: Iterable[Unit], before: Sheet, after: Sheet, draw: Draw
 ) -> RandomHeads | None:
-    """The target's change under random head sets, on the first ``draw.examples`` examples of its sheets.
+    """The target's change under random sets of units, on the first ``draw.examples`` examples of its sheets.
 
     None where no set is to be drawn.
     """
-    if draw.sets == 0 or not heads:
+    if draw.sets == 0 or not units:
         return None
     few = slice(0, draw.examples)
-    masks = random_sets(ledger.model.architecture, heads, universal, draw.sets, np.random.default_rng(draw.seed))
-    with ledger.stage("Random heads", len(masks) * len(before.examples[few])) as ledger:
-        cells = task_scores(ledger, before.task, before.examples[few], masks)
+    sets = random_sets(ledger.model.architecture, units, universal, draw.sets, np.random.default_rng(draw.seed))
+    with ledger.stage(f"Random {kind(units)}s", len(sets) * len(before.examples[few])) as ledger:
+        cells = task_scores(ledger, before.task, before.examples[few], sets)
     base = np.mean([cell.value for cell in before.cells[few]])
     change = float(np.mean([cell.value for cell in after.cells[few]]) - base)
     deltas = [float(np.mean([cell.value for cell in row]) - base) for row in cells]
-    return verdict.random_heads(change, deltas, examples=len(before.cells[few]), task=before.task.name)
+    asked = len(before.cells[few])
+    return verdict.random_heads(change, deltas, examples=asked, task=before.task.name, kind=kind(units))
 
 
 def random_sets(
-    architecture: Architecture, heads: Iterable[Head], universal: Iterable[Head], count: int, rng: np.random.Generator
-) -> np.ndarray:
-    """``count`` sets as large as ``heads``, layer by layer, of other heads: bool[count, heads].
+    architecture: Architecture, units: Iterable[Unit], universal: Iterable[Unit], count: int, rng: np.random.Generator
+) -> list[Knockout]:
+    """``count`` sets as large as ``units``, layer by layer and kind by kind, of other units.
 
     Universal heads are left out, as they are left out of the search. Where a layer has too few others, the set takes
     what there is.
     """
-    chosen, taken = sorted(heads), {*heads, *universal}
-    masks = np.zeros((count, len(architecture.heads)), dtype=bool)
-    for layer in {head.layer for head in chosen}:
-        need = sum(head.layer == layer for head in chosen)
-        pool = [column for head, column in architecture.column.items() if head.layer == layer and head not in taken]
-        for row in masks:
-            row[rng.choice(np.array(pool, dtype=int), size=min(need, len(pool)), replace=False)] = True
-    return masks
+    chosen = architecture.knockout(units)
+    taken = (chosen | architecture.knockout(universal)).places
+    starts: list[int] = architecture.starts.tolist()
+    drawn: list[list[np.ndarray]] = [[] for _ in range(count)]
+    sites, needs = np.unique(np.searchsorted(starts, chosen.places, side="right") - 1, return_counts=True)
+    for site, need in zip(sites.tolist(), needs.tolist(), strict=True):
+        pool = np.setdiff1d(np.arange(starts[site], starts[site + 1]), taken)
+        for places in drawn:
+            places.append(rng.choice(pool, size=min(need, len(pool)), replace=False))
+    return [Knockout.of(np.concatenate(places)) for places in drawn]

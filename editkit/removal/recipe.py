@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator, model_validator
 
 from editkit.errors import EditkitError
 from editkit.evidence.verdict import Criteria
@@ -65,10 +65,14 @@ class Recipe(_Strict):
     retain: tuple[Spec, ...] = Field(strict=False, min_length=1)
     transfer: tuple[Spec, ...] = Field(default=(), strict=False)
     """Further formats of the capability, reported only: neither the search nor the choice sees them."""
+    also: tuple[Spec, ...] = Field(default=(), strict=False)
+    """Tasks that may be lost as well, such as a capability that shares the target's units: reported, not judged."""
     summary: str = ""
     goal: Share = 0.15
     """The target's score afterwards, as a share of its score before, must be at most this."""
     damage: Damage = Damage()
+    units: Literal["heads", "neurons", "both"] = "heads"
+    """What may be removed. Neurons are found by contrast, and chosen as sets; ``method`` is how heads are found."""
     method: Method = "auto"
     choose: Literal["ranking", "set"] = "ranking"
     """How heads are chosen from those found: the first of the ranking, as the paper does; or the set that takes the
@@ -87,6 +91,12 @@ class Recipe(_Strict):
     """Per retained task, for finding the heads that everything depends on."""
     random_sets: Annotated[int, Field(ge=0, le=10_000)] = 50
     random_examples: Count = 50
+
+    @model_validator(mode="after")
+    def _counted(self) -> Recipe:
+        if isinstance(self.heads, int) and self.units != "heads":
+            raise ValueError(f"heads: {self.heads} with units: {self.units}; a number of heads needs units: heads")
+        return self
 
     @field_validator("target", mode="before")
     @classmethod
@@ -145,13 +155,16 @@ def parse(text: str, *, where: str) -> Recipe:
 
 
 def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
-    """The recipe with some keys set to other values: ``{"goal": 0.5, "heads": 3}``.
+    """The recipe with some keys set to other values: ``{"goal": 0.5, "heads": 3}``. Tasks set to ``also`` leave retain.
 
     Raises:
         EditkitError: naming the key that is none, or whose value will not do.
     """
+    values = recipe.model_dump() | dict(changes)
+    if "also" in changes:
+        values["retain"] = [task for task in values["retain"] if task not in values["also"]]
     try:
-        return Recipe.model_validate(recipe.model_dump() | dict(changes))
+        return Recipe.model_validate(values)
     except ValidationError as error:
         raise EditkitError("\n".join(complaints(error, Recipe))) from error
 

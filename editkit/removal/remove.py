@@ -32,13 +32,13 @@ from editkit.removal.agreement import Probe, plainly, probe, same_answers, same_
 from editkit.removal.capability import Capability
 from editkit.removal.choose import Choice, choose
 from editkit.removal.choose_set import choose_set
-from editkit.removal.find_heads import localize
+from editkit.removal.locate import locate
 from editkit.removal.random_sets import Draw, random_heads
 from editkit.removal.recipe import Recipe
 from editkit.removal.transcripts import transcript_lines, transcripts
 from editkit.removal.trial import Answers, Sheet, Trial, trial_of
+from editkit.render import wording
 from editkit.render.evidence_folder import is_evidence_only, make_way, write, write_evidence
-from editkit.units import Head
 from editkit.workspace import Work
 from editkit.writing import manifest
 from editkit.writing.export import checkpoint
@@ -101,12 +101,12 @@ def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Sta
         ledger = Ledger(model, store, stages)
         wanted, unable = able(ledger, run.wanted)
         run = replace(run, wanted=wanted)
-        found = localize(ledger, wanted, seed=run.seed)
-        if run.recipe.choose == "set" and run.count is None:
+        found = locate(ledger, wanted, seed=run.seed)
+        if (run.recipe.choose == "set" or run.recipe.units != "heads") and run.count is None:
             choice = choose_set(ledger, wanted, found, seed=run.seed)
         else:
             choice = choose(ledger, wanted, found, count=run.count, seed=run.seed)
-        edit = Edit(model.source.base, choice.heads)
+        edit = Edit(model.source.base, choice.units)
         removal = Removal(run, trial_of(wanted, seed=run.seed), found, choice, edit, unable)
         _keep(work, removal)
         answers = asked(ledger, removal)
@@ -128,16 +128,17 @@ def asked(ledger: Ledger, removal: Removal) -> Answers:
     """The unedited, the edited and again the unedited model's answers on ``report``."""
     trial = removal.trial
     before = trial.answers(ledger)
-    after = trial.answers(ledger, removal.choice.heads, title="Answers, edited")
+    after = trial.answers(ledger, removal.choice.units, title="Answers, edited")
     return Answers(before, after, trial.again(ledger, before))
 
 
 def judged(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:
     """Rows, null and verdict: computed, never typed."""
     run, before, after = removal.run, answers.before, answers.after
-    universal = [unit for unit in removal.found.universal if isinstance(unit, Head)]
     draw = Draw(run.recipe.random_sets, run.recipe.random_examples, run.seed)
-    null = random_heads(ledger, removal.choice.heads, universal, *removal.trial.least_lost(before, after), draw)
+    null = random_heads(
+        ledger, removal.choice.units, removal.found.universal, *removal.trial.least_lost(before, after), draw
+    )
     shown = transcripts(before, after, len(run.wanted.targets))
     exhibits = Exhibits(removal.choice.dose, shown, (), removal.choice.frontier, removal.unable)
     report = removal.trial.report(answers, null)
@@ -151,7 +152,7 @@ def ship(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:
         IntegrityError: it does not; the files and the evidence are kept beside ``out``.
     """
     run, model = removal.run, ledger.model
-    measured = probe(model, removal.choice.heads, answers.after)
+    measured = probe(model, removal.choice.units, answers.after)
     record = run.recipe.model_dump(mode="json")
     make_way(run.out)
     with checkpoint.stage(removal.edit, model.source, run.out, recipe=record, seeds={"run": run.seed}) as written:
@@ -231,13 +232,14 @@ def _refusal(outcome: Outcome, run: Run) -> EditkitError:
     elif not outcome.localization.found or missed:
         why = verdict.reasons[0] if outcome.localization.found else _strongest(outcome.localization)
         error = NotLocalized(
-            f"{name!r} did not localize: no small set of heads carries it. {why}\n{evidence} Another method or model, "
-            "more examples (examples.locate in the recipe) or a higher max_heads may find more."
+            f"{name!r} did not localize: no small set of {wording.searched(outcome.localization)} carries it. {why}\n"
+            f"{evidence} Another method or model, "
+            "other units (--units), more examples (examples.locate in the recipe) or a higher max_heads may find more."
         )
     else:
         error = TooMuchDamage(
             f"Removing {name!r} costs more than the recipe's damage budget allows. {verdict.reasons[0]}\n{evidence} "
-            "A larger budget (damage in the recipe) or fewer heads (--heads) would write one."
+            "A larger budget (damage in the recipe) or another set (--choose, --units) would write one."
         )
     error.outcome = outcome
     return error
@@ -246,11 +248,11 @@ def _refusal(outcome: Outcome, run: Run) -> EditkitError:
 def _strongest(found: Localization) -> str:
     """What the search saw at best, where nothing stood out."""
     if not found.order:
-        return "No head could be measured."
+        return "Nothing could be measured."
     best = found.order[0]
     known = not (math.isnan(best.low) or math.isnan(best.high))
     span = f" (95 % interval {100 * best.low:.2f} to {100 * best.high:.2f})" if known else ""
     return (
-        f"The strongest head, {best.unit}, changes the search score by {100 * best.effect:.2f} points{span}: noise, or "
+        f"The strongest, {best.unit}, changes the search score by {100 * best.effect:.2f} points{span}: noise, or "
         "too little to matter."
     )

@@ -31,7 +31,6 @@ from editkit.removal.recipe import Recipe
 from editkit.removal.trial import Answers, trial_of
 from editkit.tasks.find import files, find
 from editkit.tasks.task import Task
-from editkit.units import Head
 from editkit.workspace import work_for
 
 
@@ -65,13 +64,12 @@ class Laboratory:
         """
         wanted, recipe = self._wanted(cell.capability.recipe), cell.capability.recipe
         trial = trial_of(wanted, seed=cell.seed, also=[self._task(spec) for spec in cell.capability.also])
-        heads = frozenset(unit for unit in ranking.top(cell.heads) if isinstance(unit, Head))
-        universal = [unit for unit in ranking.universal if isinstance(unit, Head)]
+        heads = ranking.top(cell.heads)
         draw = Draw(recipe.random_sets, recipe.random_examples, cell.seed)
         with self._ledger(cell) as ledger:
             before, after = trial.answers(ledger), trial.answers(ledger, heads, title="Answers, edited")
             again = trial.again(ledger, before)
-            null = random_heads(ledger, heads, universal, *trial.least_lost(before, after), draw)
+            null = random_heads(ledger, heads, ranking.universal, *trial.least_lost(before, after), draw)
         return trial.report(Answers(before, after, again), null)
 
     def basis(self, cell: study.Cell) -> str:

@@ -1,7 +1,7 @@
 """One experiment: the same examples asked of the unedited model, of it once more, and of the edited one.
 
 trial = trial_of(wanted, seed=0)
-before, after = trial.answers(ledger), trial.answers(ledger, heads)
+before, after = trial.answers(ledger), trial.answers(ledger, units)
 report = trial.report(Answers(before, after, trial.again(ledger, before)))
 """
 
@@ -22,7 +22,7 @@ from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import Cell
 from editkit.removal.capability import Capability
 from editkit.tasks.task import Example, Split, Task, examples_of
-from editkit.units import Head
+from editkit.units import Unit
 
 
 @dataclass(frozen=True)
@@ -73,24 +73,24 @@ class Trial:
         return sum(len(self._examples(task)) for task in self.tasks)
 
     def answers(
-        self, ledger: Ledger, heads: Iterable[Head] = (), *, title: str = "Answers, unedited"
+        self, ledger: Ledger, units: Iterable[Unit] = (), *, title: str = "Answers, unedited"
     ) -> tuple[Sheet, ...]:
-        """Every task's answers with ``heads`` knocked out.
+        """Every task's answers with ``units`` knocked out.
 
         Unedited, hooked and shipped models get the same requests in the same batches, so that nothing but the edit
         differs.
         """
         with ledger.stage(title, self.size) as ledger:
-            return tuple(self.sheet(ledger, task, heads) for task in self.tasks)
+            return tuple(self.sheet(ledger, task, units) for task in self.tasks)
 
-    def sheet(self, ledger: Ledger, task: Task, heads: Iterable[Head] = ()) -> Sheet:
-        """One task's answers with ``heads`` knocked out."""
+    def sheet(self, ledger: Ledger, task: Task, units: Iterable[Unit] = ()) -> Sheet:
+        """One task's answers with ``units`` knocked out."""
         examples = self._examples(task)
         if not examples:
             raise EditkitError(
                 f"Task {task.name!r} has no example in the split {self.split!r}: it needs more examples."
             )
-        [cells] = task_scores(ledger, task, examples, ledger.mask(heads))
+        [cells] = task_scores(ledger, task, examples, ledger.knockout(units))
         return Sheet(task, tuple(examples), tuple(cells))
 
     def again(self, ledger: Ledger, before: Sequence[Sheet]) -> tuple[Sheet, ...]:
@@ -146,17 +146,18 @@ class Trial:
 
 
 def trial_of(wanted: Capability, *, split: Split = "report", seed: int = 0, also: Sequence[Task] = ()) -> Trial:
-    """A capability's trial on one split, the targets first; formats for transfer are for ``report`` alone.
+    """A capability's trial on one split, the targets first; formats for transfer and ``also`` are for ``report`` alone.
 
     Args:
         also: more tasks to measure, which the verdict does not count.
     """
-    recipe, transfer = wanted.recipe, wanted.transfer if split == "report" else ()
+    recipe = wanted.recipe
+    transfer, accepted = (wanted.transfer, wanted.also) if split == "report" else ((), ())
     groups: list[tuple[Role, Sequence[Task]]] = [
         ("target", wanted.targets),
         ("retain", wanted.retain),
         ("transfer", transfer),
-        ("also", also),
+        ("also", (*accepted, *also)),
     ]
     roles: dict[str, Role] = {task.name: role for role, tasks in groups for task in tasks}
     tasks = tuple(task for _, tasks in groups for task in tasks)

@@ -24,7 +24,7 @@ from editkit.evidence.report import EvalReport
 from editkit.evidence.row import Row
 from editkit.render import frontier, wording
 from editkit.render.front_matter import front_matter, hub_id
-from editkit.render.head_map import head_map
+from editkit.render.head_map import head_map, ranks_heads
 from editkit.render.inert import Inert, code, fence, prose, web_address
 from editkit.units import Unit, show
 
@@ -42,8 +42,9 @@ def render(outcome: Outcome) -> str:
     """The whole text of ``README.md``. Its figures are expected as editkit/deltas.png and editkit/heads.png."""
     edit, localization, report, provenance = outcome.edit, outcome.localization, outcome.report, outcome.provenance
     values: dict[str, Any] = {
-        "front_matter": Inert(front_matter(report, provenance)),
+        "front_matter": Inert(front_matter(edit, report, provenance)),
         "citation": Inert(CITATION),
+        "noun": Inert(edit.kind),
         **_summary(edit, localization, report, provenance),
         **_evidence(report),
         **_finding(outcome),
@@ -97,7 +98,7 @@ def _summary(edit: Edit, localization: Localization, report: EvalReport, provena
         "effect": _joined([_effect(row) for row in wording.targets(report)], "; ") or Inert("no target was measured"),
         "transfer": _joined([_effect(row) for row in wording.transfers(report)], "; "),
         "cost": _cost(report),
-        "sure": _sure(report),
+        "sure": _sure(edit, report),
         "undo": Inert(undo),
         "deltas_text": Inert("Change of every task with its 95 % interval"),
     }
@@ -133,9 +134,12 @@ def _control(report: EvalReport) -> dict[str, Any] | None:
 
 def _finding(outcome: Outcome) -> dict[str, Any]:
     localization, provenance = outcome.localization, outcome.provenance
-    layers = len(head_map(outcome.edit, localization, provenance))
+    layers = len(head_map(outcome.edit, localization, provenance)) if ranks_heads(outcome) else 0
+    removed = [effect for effect in localization.order if effect.unit in outcome.edit.units]
+    listed = [effect for effect in removed if not math.isnan(effect.effect) or effect.given]
+    slices = "columns of the down projections" if outcome.edit.kind == "neuron" else "slices of the output projections"
     difference = {
-        "checkpoint": "Their slices of the output projections are zero in the weights; every other byte is the base's.",
+        "checkpoint": f"Their {slices} are zero in the weights; every other byte is the base's.",
         "lora": "The adapter subtracts exactly these slices and touches nothing else.",
         "evidence": "They were switched off for the measurement only: no model was written.",
     }[provenance.format]
@@ -143,9 +147,15 @@ def _finding(outcome: Outcome) -> dict[str, Any]:
         "heads_text": Inert(
             f"Head map, {layers} layers: the effect of every head, the {wording.fate(provenance)} and the universal "
             "ones marked"
-        ),
+        )
+        if layers
+        else None,
+        "neurons_text": Inert(f"How many neurons of each layer were {wording.fate(provenance)}")
+        if outcome.edit.neurons
+        else None,
+        "unlisted": len(removed) - len(listed),
         "effect_means": Inert(wording.effect_means(localization)),
-        "removed": [effect for effect in localization.order if effect.unit in outcome.edit.units],
+        "removed": listed,
         "frontier": frontier.rows(outcome),
         "frontier_text": Inert(
             "Share of the target that is left against the worst loss of a retained task, set by set"
@@ -267,11 +277,11 @@ def _cost(report: EvalReport) -> Inert:
     )
 
 
-def _sure(report: EvalReport) -> Inert:
+def _sure(edit: Edit, report: EvalReport) -> Inert:
     rows = wording.targets(report)
     corrected = [f"p = {wording.probability(row.p if row.p_holm is None else row.p_holm)}" for row in rows]
     first = f"{', '.join(corrected)} (paired, Holm). ".replace("= <", "< ") if rows else ""
-    return Inert(first + (wording.null_line(report) or "Random heads were not measured."))
+    return Inert(first + (wording.null_line(report) or f"Random {edit.kind}s were not measured."))
 
 
 def _group(label: str, rows: Sequence[Row], none: str) -> Inert:

@@ -2,7 +2,7 @@
 
     OUT/README.md                 the card             OUT/editkit/localization.json   how it was found
     OUT/editkit/report.html       for the eye          OUT/editkit/report.json         before and after
-    OUT/editkit/{heads,deltas,frontier}.png            OUT/editkit/provenance.json     where it comes from
+    OUT/editkit/{heads,neurons,deltas,frontier}.png         OUT/editkit/provenance.json     where it comes from
 
 Everything a reader sees is rendered from the JSON files; ``editkit card`` and ``editkit report`` do it again.
 """
@@ -23,6 +23,8 @@ from editkit.evidence.provenance import Provenance
 from editkit.evidence.report import EvalReport
 from editkit.writing import manifest
 
+FIGURES = ("heads", "neurons", "deltas", "frontier")
+
 
 def write(directory: Path, outcome: Outcome) -> None:
     """Write all evidence into ``directory``: data, figures, card and page."""
@@ -42,13 +44,16 @@ def write(directory: Path, outcome: Outcome) -> None:
 
 def render(directory: Path, outcome: Outcome) -> None:
     """Write the card, the figures and the page from the evidence."""
-    from editkit.render import figures, frontier, head_map
+    from editkit.render import figures, frontier, head_map, layer_counts
 
     folder = directory / "editkit"
     (folder / "deltas.png").write_bytes(figures.deltas_png(outcome.report))
     if outcome.exhibits.frontier:
         (folder / "frontier.png").write_bytes(frontier.png(outcome))
-    (folder / "heads.png").write_bytes(head_map.png(outcome.edit, outcome.localization, outcome.provenance))
+    if head_map.ranks_heads(outcome):
+        (folder / "heads.png").write_bytes(head_map.png(outcome.edit, outcome.localization, outcome.provenance))
+    if outcome.edit.neurons:
+        (folder / "neurons.png").write_bytes(layer_counts.png(outcome))
     readme, html = texts(outcome)
     (folder / "report.html").write_text(html, encoding="utf-8", newline="\n")
     (directory / "README.md").write_text(readme, encoding="utf-8", newline="\n")
@@ -93,7 +98,7 @@ def render_again(out: Path) -> None:
         IntegrityError: any other file is not what the manifest says.
     """
     record = manifest.read(out)
-    rendered = ("README.md", "editkit/report.html", "editkit/heads.png", "editkit/deltas.png")
+    rendered = ("README.md", "editkit/report.html", *(f"editkit/{figure}.png" for figure in FIGURES))
     wrong = [line for line in manifest.offenders(out, record) if line.split(": ")[0] not in rendered]
     if wrong:
         raise IntegrityError(f"{out} is not what editkit wrote, so nothing was rendered: {'; '.join(wrong)}.")

@@ -92,7 +92,8 @@ def dose_svg(points: tuple[Dose, ...], chosen: int, fate: wording.Fate, goal: fl
 
 def null_svg(report: EvalReport, fate: wording.Fate) -> str:
     """The changes by random heads, and the one by the ``fate`` heads."""
-    label, ours = wording.null_line(report) or "", f"the {fate} heads"
+    kind = report.random_heads.kind if report.random_heads else "head"
+    label, ours = wording.null_line(report) or "", f"the {fate} {kind}s"
     return svg("null", label, lambda figure, theme: _draw_null(figure, theme, report, ours))
 
 
@@ -214,7 +215,7 @@ def _draw_null(figure: Figure, theme: Theme, report: EvalReport, ours: str) -> N
     values = [delta * 100 for delta in null.deltas if math.isfinite(delta)]
     low, high = min([observed, *values]), max([0.0, observed, *values])
     room = max(high - low, 1.0) * 0.04
-    axis.hist(values, bins=60, range=(low - room, high + room), color=theme.rise, label="random heads")
+    axis.hist(values, bins=60, range=(low - room, high + room), color=theme.rise, label=f"random {null.kind}s")
     axis.set_xlim(low - room, high + room)
     top = axis.get_ylim()[1] * 1.2
     axis.set_ylim(0, top)

@@ -18,6 +18,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from editkit.edit import Edit
 from editkit.evidence.provenance import BaseModel, Provenance
 from editkit.evidence.report import EvalReport
 from editkit.render import wording
@@ -26,11 +27,11 @@ from editkit.render.inert import clean, web_address
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
-TAGS = ("editkit", "capability-removal", "attention-heads")
+TAGS = {"head": ("attention-heads",), "neuron": ("mlp-neurons",), "unit": ("attention-heads", "mlp-neurons")}
 LIBRARY = {"checkpoint": "transformers", "lora": "peft", "evidence": "editkit"}
 
 
-def front_matter(report: EvalReport, provenance: Provenance) -> str:
+def front_matter(edit: Edit, report: EvalReport, provenance: Provenance) -> str:
     """The YAML block, without its ``---`` lines. Where no model was written there are no results of one."""
     from huggingface_hub import ModelCardData
 
@@ -44,7 +45,12 @@ def front_matter(report: EvalReport, provenance: Provenance) -> str:
         language=[language for language in base.languages if re.fullmatch(r"[a-z]{2,12}", language)] or None,
         library_name=LIBRARY[provenance.format],
         pipeline_tag=_matching(r"[a-z0-9][a-z0-9-]{0,60}", base.pipeline_tag),
-        tags=[*TAGS, *(tag for tag in base.tags if re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,60}", tag))],
+        tags=[
+            "editkit",
+            "capability-removal",
+            *TAGS[edit.kind],
+            *(tag for tag in base.tags if re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,60}", tag)),
+        ],
         model_name=None if no_model else model_name(provenance),
         eval_results=None if no_model else _results(report, base) or None,
         **_license(base),

@@ -5,18 +5,22 @@ svg(outcome) -> '<svg class="figure" role="img" aria-label="Share of the target 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from editkit.evidence.frontier import FrontierPoint
 from editkit.evidence.outcome import Outcome
 from editkit.render import figures, wording
-from editkit.units import show
+from editkit.units import Head, Neuron, Unit, show
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+READABLE = 4
+"""Neurons that are named in a row."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ def rows(outcome: Outcome) -> list[FrontierRow]:
     chance = {row.task: row.chance for row in outcome.report.rows}
     return [
         FrontierRow(
-            " ".join(show(point.units)),
+            _named(point.units),
             point.left,
             point.worst,
             max(point.lost, key=lambda task: point.lost[task]),
@@ -51,6 +55,13 @@ def rows(outcome: Outcome) -> list[FrontierRow]:
         for point in outcome.exhibits.frontier
         if point.units
     ]
+
+
+def _named(units: Sequence[Unit]) -> str:
+    """The units, or how many where they are too many to read."""
+    heads, neurons = ([unit for unit in units if isinstance(unit, kind)] for kind in (Head, Neuron))
+    more = f"{len(neurons)} neurons" if len(neurons) > READABLE else " ".join(show(neurons))
+    return " ".join([*show(heads), *([more] if more else [])])
 
 
 def _tried(point: FrontierPoint, chance: Mapping[str, float]) -> tuple[float, float, float] | None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from editkit.edit import Edit
 from editkit.evidence.localization import Effect, Localization
+from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import LayerShape, Provenance
 from editkit.render import figures
 from editkit.render.figures import Theme
@@ -99,11 +100,16 @@ def head_map(edit: Edit, localization: Localization, provenance: Provenance) -> 
             tuple(map(str, found.given)),
         )
 
-    shapes = provenance.shape or _shape_of_evidence(edit, localization)
+    shapes = [shape for shape in provenance.shape if shape.heads] or _shape_of_evidence(edit, localization)
     return tuple(
         MapLayer(shape.layer, tuple(cell(Head(shape.layer, index), shape) for index in range(shape.heads)))
         for shape in shapes
     )
+
+
+def ranks_heads(outcome: Outcome) -> bool:
+    """Whether there is anything to draw on a head map."""
+    return outcome.edit.kind != "neuron" or any(isinstance(each.unit, Head) for each in outcome.localization.order)
 
 
 def scale(layers: tuple[MapLayer, ...]) -> float:

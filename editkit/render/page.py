@@ -19,9 +19,9 @@ from editkit.evidence.exhibits import Exhibits, Transcript
 from editkit.evidence.localization import Effect, Localization
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.report import EvalReport
-from editkit.render import figures, frontier, wording
+from editkit.render import figures, frontier, layer_counts, wording
 from editkit.render.diagnostics import facts
-from editkit.render.head_map import MapLayer, head_map, scale
+from editkit.render.head_map import MapLayer, head_map, ranks_heads, scale
 from editkit.render.inert import clean, web_address
 from editkit.render.word_diff import differing
 from editkit.units import show
@@ -29,6 +29,7 @@ from editkit.units import show
 LONGEST = 20_000
 """Characters of one text that are shown."""
 
+SHOWN_UNITS = 60
 STRONGEST = 60
 """Rows in the table of heads; all of them are in the map and in localization.json."""
 
@@ -48,16 +49,17 @@ def render(outcome: Outcome) -> str:
 
     localization, report, provenance = outcome.localization, outcome.report, outcome.provenance
     style, script = _asset("report.css"), _asset("arrows.js.jinja")
-    layers = head_map(outcome.edit, localization, provenance)
+    layers = head_map(outcome.edit, localization, provenance) if ranks_heads(outcome) else ()
     values: dict[str, Any] = {
         **vars(outcome),
+        "noun": outcome.edit.kind,
         "style": Markup(style),
         "script": Markup(script),
         "script_hash": Markup("sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()),
         "subject": wording.subject(provenance),
         "base_name": wording.base_name(provenance),
         "licence_link": web_address(provenance.base.license_link),
-        "units": ", ".join(show(outcome.edit.units)),
+        "units": _listed(show(outcome.edit.units)),
         "universal": ", ".join(show(localization.universal)),
         "facts": facts(localization.diagnostics),
         "fate": wording.fate(provenance),
@@ -92,6 +94,11 @@ def _environment(strongest: float) -> Any:
         "shade": lambda effect: f"{math.sqrt(min(1.0, abs(effect) / strongest)):.3f}",
     }
     return environment
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN_UNITS
+    return ", ".join(names[:SHOWN_UNITS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _results(outcome: Outcome) -> dict[str, Any]:
@@ -146,6 +153,7 @@ def _figures(outcome: Outcome) -> dict[str, Any]:
     chosen, goal = len(outcome.edit.units), _goal(report, outcome.exhibits)
     return {
         "deltas_figure": Markup(figures.deltas_svg(report)) if report.rows else "",
+        "neurons_figure": Markup(layer_counts.svg(outcome)) if outcome.edit.neurons else "",
         "frontier_figure": Markup(frontier.svg(outcome)) if outcome.exhibits.frontier else "",
         "frontier": frontier.rows(outcome),
         "dose_figure": Markup(figures.dose_svg(dose, chosen, fate, goal)) if dose else "",

@@ -19,25 +19,27 @@ from editkit.evidence.provenance import Provenance
 from editkit.evidence.report import EvalReport
 from editkit.evidence.row import Row
 from editkit.render.inert import clean
+from editkit.units import kind
 
 UNKNOWN = "–"
 
 EFFECTS = {
     "likelihood": "An effect is the change, in points, of the probability that the model gives its own correct answers "
-    "when this head alone is switched off. The search ranks heads by it.",
-    "answers": "An effect is the change of the task's score, in points, when this head alone is switched off, on the "
+    "when this {unit} alone is switched off. The search ranks heads by it.",
+    "answers": "An effect is the change of the task's score, in points, when this {unit} alone is switched off, on the "
     "examples of the search. The search ranks heads by it.",
 }
 """By what the search looked at. A likelihood is no score: a small change of it can turn many answers, or none."""
 
 Fate = Literal["removed", "tried"]
 
+HEADS_RANKED = "The search ranks heads by it."
 NOTABLE_COLLAPSE = 0.05
 """From this share on collapse is named beside the score; below it is in the table."""
 
 NOT_TESTED = {
-    "relearn": "Relearning: whether a little fine-tuning brings the capability back. Only the heads' outputs are "
-    "zeroed and the rest of the network is intact, so expect that it can.",
+    "relearn": "Relearning: whether a little fine-tuning brings the capability back. Only a few slices of the "
+    "weights are zeroed and the rest of the network is intact, so expect that it can.",
     "quantize": "Quantization: whether the removal holds in 8 or 4 bits.",
     "prompts": "Jailbreak, prefilled, few-shot and rephrased prompts made to bring the capability back.",
     "sampling": "Sampling: all answers were greedy; a higher temperature was not tried.",
@@ -49,7 +51,10 @@ NOT_TESTED = {
 
 def effect_means(localization: Localization) -> str:
     """What an effect of this search is, in two sentences."""
-    return EFFECTS.get(str(localization.diagnostics.get("scores")), EFFECTS["likelihood"])
+    kinds = kind(effect.unit for effect in localization.order)
+    said = EFFECTS.get(str(localization.diagnostics.get("scores")), EFFECTS["likelihood"]).format(unit=kinds)
+    ordered = "Neurons are in order of contrast: how much the target's answers depend on one, and no other task's."
+    return said if kinds == "head" else f"{said.removesuffix(HEADS_RANKED)}{ordered}"
 
 
 def percent(value: float | None) -> str:
@@ -155,11 +160,17 @@ def examples(row: Row) -> str:
 
 
 def head_count(edit: Edit, provenance: Provenance) -> str:
-    """``5 of 144 attention heads``."""
-    word = "attention head" if edit.kind == "head" else "neuron"
-    plural = "" if len(edit.units) == 1 else "s"
-    total = sum(layer.heads for layer in provenance.shape)
-    return f"{len(edit.units)} of {total} {word}s" if total else f"{len(edit.units)} {word}{plural}"
+    """``5 of 144 attention heads``, ``30 of 46,080 neurons``, or both."""
+    kinds = (
+        ("attention head", len(edit.heads), sum(layer.heads for layer in provenance.shape)),
+        ("neuron", len(edit.neurons), sum(layer.neurons for layer in provenance.shape)),
+    )
+    said = [
+        f"{count:,} of {total:,} {word}s" if total else f"{count:,} {word}{'' if count == 1 else 's'}"
+        for word, count, total in kinds
+        if count
+    ]
+    return " and ".join(said) or "no attention head"
 
 
 @dataclass(frozen=True)
@@ -229,7 +240,11 @@ class Conclusion:
 
 def conclusion(localization: Localization, report: EvalReport) -> Conclusion:
     if not localization.found:
-        return Conclusion(False, "Not localized", "The search found no small set of heads that carries the capability.")
+        return Conclusion(
+            False,
+            "Not localized",
+            f"The search found no small set of {searched(localization)} that carries the capability.",
+        )
     line = {
         "met": "Criteria met",
         "reduced": "Reduced, not removed: the goal was missed",
@@ -252,14 +267,19 @@ def null_line(report: EvalReport) -> str | None:
     reached = sum(delta <= null.delta for delta in null.deltas)
     average = math.fsum(null.deltas) / len(null.deltas) if null.deltas else math.nan
     return (
-        f"{null.sets} sets of as many random heads in the same layers change the target by {points(average)} points "
-        f"on average; {reached or 'none'} of them reached {points(null.delta)}{_where(null.examples)} "
+        f"{null.sets} sets of as many random {null.kind}s in the same layers change the target by {points(average)} "
+        f"points on average; {reached or 'none'} of them reached {points(null.delta)}{_where(null.examples)} "
         f"(p = {probability(null.p)})."
     ).replace("p = <", "p < ")
 
 
 def _where(examples: int | None) -> str:
-    return "" if examples is None else f", the change by the chosen heads on the same {examples:,} examples"
+    return "" if examples is None else f", the change by the chosen set on the same {examples:,} examples"
+
+
+def searched(localization: Localization) -> str:
+    """``heads``, ``neurons`` or, where both were searched, ``units``."""
+    return f"{kind(effect.unit for effect in localization.order)}s"
 
 
 def _plain(value: float) -> float:

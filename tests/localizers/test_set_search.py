@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from editkit.localizers.set_search import Budget, Frontier, Point, set_search
+from editkit.localizers.set_search import Budget, Frontier, Point, ordered_search, set_search
 from tests.planted import Planted
 
 UNITS, GENERAL, SPECIFIC = 24, (0, 1), (10, 11, 12)
@@ -109,3 +109,21 @@ def test_retained_tasks_are_asked_about_few_sets() -> None:
     found = world.search()
     assert world.asked == [found.drops, found.damages]
     assert found.damages < UNITS + 70 and found.drops < UNITS + 160
+
+
+def test_in_the_order_of_contrast_a_costly_block_in_the_middle_is_left_out() -> None:
+    """Neurons come in order of contrast; one block of them may still cost what the others do not."""
+    order = [10, 11, 0, 12, 20, 21]
+    world = a_world()
+
+    def wide(masks: np.ndarray) -> np.ndarray:
+        full = np.zeros((len(masks), UNITS), dtype=bool)
+        full[:, order] = masks
+        return full
+
+    found = ordered_search(
+        lambda masks: world.drops(wide(masks)), lambda masks: world.damages(wide(masks)), len(order), BUDGET
+    )
+    best = found.best()
+    assert {order[block] for block in best.units} == set(SPECIFIC)
+    assert found.points[0].units == () and found.damages <= 3 * 6 + 6

@@ -59,6 +59,6 @@ def test_on_the_organism_the_planted_heads_are_chosen_without_the_others(organis
         idle = tuple(replace(FOUND.order[0], unit=Head(5, index)) for index in (20, 22))
         found = replace(FOUND, order=(*idle, *FOUND.order))
         choice = choose_set(Ledger(organism, store), capability(recipes.parse(text, where="here")), found)
-    assert choice.heads <= set(HEADS), "a head that takes nothing is not taken"
-    assert choice.heads and choice.dose == ()
+    assert choice.units <= set(HEADS), "a head that takes nothing is not taken"
+    assert choice.units and choice.dose == ()
     assert any(point.answers for point in choice.frontier)

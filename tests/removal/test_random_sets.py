@@ -5,6 +5,8 @@ If one fails: heads that are no better than random ones pass for a finding.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ from editkit.localizers.format_heads import format_heads
 from editkit.localizers.selectivity import Needed, added_drops, selectivity
 from editkit.removal.joint_knockout import clusters, joint_knockout
 from editkit.removal.random_sets import random_sets
-from editkit.units import Head
+from editkit.units import Head, Neuron
 from tests.planted import Planted
 
 LAYERS, HEADS = 4, 8
@@ -78,11 +80,27 @@ def test_the_set_is_compared_with_random_sets_of_the_same_layers() -> None:
 
 def test_random_sets_match_the_layers_and_spare_found_and_universal_heads() -> None:
     heads, universal = [Head(0, 1), Head(2, 3), Head(2, 4)], [Head(2, 0)]
-    masks = random_sets(architecture(), heads, universal, 50, np.random.default_rng(0))
+    masks = np.zeros((50, LAYERS * HEADS), dtype=bool)
+    for row, out in zip(
+        masks, random_sets(architecture(), heads, universal, 50, np.random.default_rng(0)), strict=True
+    ):
+        row[out.places] = True
     by_layer = masks.reshape(50, LAYERS, HEADS)
     assert (by_layer.sum(2) == [1, 0, 2, 0]).all()
     assert not by_layer[:, 0, 1].any() and not by_layer[:, 2, [0, 3, 4]].any()
     assert (masks.any(axis=0).sum()) == 7 + 5
+
+
+def test_random_sets_of_neurons_match_the_layers_too() -> None:
+    def mlp(layer: int) -> Site:
+        return Site("neuron", layer, f"layers.{layer}.down.weight", f"layers.{layer}.down", (64, 20), 1, 20, 1, None)
+
+    both = replace(architecture(), neuron_sites=tuple(mlp(layer) for layer in range(LAYERS)))
+    units = [Head(1, 0), *(Neuron(2, index) for index in range(15)), Neuron(3, 4)]
+    for out in random_sets(both, units, [], 20, np.random.default_rng(0)):
+        drawn = both.units(out)
+        assert not drawn & set(units)
+        assert sorted((type(unit) is Neuron, unit.layer) for unit in drawn) == [(False, 1), *[(True, 2)] * 5, (True, 3)]
 
 
 def test_heads_of_one_key_value_group_are_named_together() -> None:

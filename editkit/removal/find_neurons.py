@@ -1,0 +1,165 @@
+"""Find the neurons a capability depends on and nothing else does: attribution of every one, exact knockouts of a few.
+
+    found = localize_neurons(ledger, wanted)
+    found.order[:2]                          (Effect(L22N517, -.041, ...), Effect(L27N1180, -.036, ...))
+    found.diagnostics["related"]             {"next-number": {"lost": .52, "shared": .41}}
+
+One backward pass an example attributes a task's right answers to all neurons at once (``measuring.attribution``); the
+order is by contrast (``localizers.contrast``). A retained task that loses much where it is left out of the contrast is
+*related*: it does what the target does, and no set of neurons will take one and spare the other.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from editkit.checkpoints.knockout import Knockout
+from editkit.errors import EditkitError
+from editkit.evidence.localization import Effect, Localization
+from editkit.localizers.contrast import contrast, shared
+from editkit.localizers.flip_test import weigh
+from editkit.measuring.attribution import attributions
+from editkit.measuring.ledger import Ledger
+from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
+from editkit.removal.capability import Capability
+from editkit.removal.find_heads import control_measures
+from editkit.tasks.task import examples_of
+from editkit.units import PLAIN, Unit
+
+LISTED = 512
+"""Neurons that are kept in order; sets are made of these."""
+ALONE = 24
+"""Of these, so many are knocked out one by one."""
+TOGETHER = 30
+"""And so many at once: whether there is anything to find, and which retained tasks are related."""
+SHARED = 100
+"""The overlap of the target's strongest neurons with a retained task's is counted on so many."""
+BACKWARD = 3
+"""A pass forward and back costs about so many forward."""
+RELATED = 0.25
+"""A retained task is related if it loses this share of its score with the target's neurons."""
+
+
+def localize_neurons(ledger: Ledger, wanted: Capability, *, seed: int = 0) -> Localization:
+    """Order the neurons by contrast. Only the ``locate`` split is looked at. Deterministic in ``seed``.
+
+    Raises:
+        EditkitError: no neuron of the model can be reached, or the unedited model does not show the capability.
+    """
+    architecture, recipe = ledger.model.architecture, wanted.recipe
+    if not any(site.expert == PLAIN for site in architecture.neuron_sites):
+        why = "; ".join(part.reason for part in architecture.unreachable_neurons) or "routed experts have no gates"
+        raise EditkitError(f"No neuron of this {architecture.model_type} can be searched: {why}. Use --units heads.")
+    with ledger.stage("Baseline answers") as told:
+        targets = {
+            task.name: likelihood_measure(told, task, examples_of(task, "locate", limit=recipe.examples.locate))
+            for task in wanted.targets
+        }
+        controls = control_measures(told, wanted.retain, recipe.universal_examples)
+    both = targets | controls
+    with ledger.stage("Attributing answers to neurons", sum(measure.examples for measure in both.values())) as told:
+        means = {name: _attributed(told, measure) for name, measure in both.items()}
+    given, needed = ({name: means[name] for name in part} for part in (targets, controls))
+    order = np.argsort(-contrast(given, needed), kind="stable")
+    places = _places(ledger, order[:LISTED])
+    with ledger.stage("Finding neurons") as told:
+        at_once = tuple(_lost(told, measure, [Knockout.of(places[:TOGETHER])]) for measure in targets.values())
+        found = all(weigh(lost, 1, np.random.default_rng(seed)).needed[0] for lost in at_once)
+        first = replace(next(iter(targets.values())), ledger=told)
+        alone = weigh(
+            _lost(told, first, [Knockout.of(place[None]) for place in places[:ALONE]]),
+            len(order),
+            np.random.default_rng(seed),
+        )
+        related = _related(told, given, needed, controls)
+    if related:
+        warnings.warn(_told(related, wanted), stacklevel=2)
+    units = _units(ledger, places)
+    known = [
+        Effect(unit, *row[:4], selectivity=float("nan"), stability=row[4])
+        for unit, row in zip(units, alone.rows(), strict=False)
+    ]
+    unknown = float("nan")
+    return Localization(
+        method="contrast",
+        seed=seed,
+        evaluations=BACKWARD * sum(measure.examples for measure in both.values()) / first.examples
+        + ALONE
+        + len(targets),
+        order=(*known, *(Effect(unit, unknown, unknown, unknown, unknown, unknown) for unit in units[len(known) :])),
+        universal=(),
+        found=found,
+        diagnostics={
+            "examples": first.examples,
+            "scores": "likelihood",
+            "neurons": len(order),
+            f"first {TOGETHER} out": {name: float(lost.mean()) for name, lost in zip(targets, at_once, strict=True)},
+            "shared": shared(given, needed, min(SHARED, len(order))),
+            "related": related,
+        },
+    )
+
+
+def _attributed(ledger: Ledger, measure: LikelihoodMeasure) -> np.ndarray:
+    """float32[neurons], the mean over anchors; first order, all layers in one pass."""
+    rows = [ledger.model.encode(anchor.requests[anchor.pick]) for anchor in measure.anchors]
+    sites = [site for site in ledger.model.architecture.neuron_sites if site.expert == PLAIN]
+    scores = np.concatenate(attributions(ledger.model, rows, sites), axis=1)
+    ledger.advance(len(rows))
+    return scores.mean(axis=0)
+
+
+def _places(ledger: Ledger, columns: np.ndarray) -> np.ndarray:
+    """Columns of the attributions -> places of a knockout."""
+    architecture = ledger.model.architecture
+    starts = architecture.starts[len(architecture.sites) :]
+    plain = np.concatenate(
+        [
+            np.arange(start, start + site.units)
+            for site, start in zip(architecture.neuron_sites, starts, strict=False)
+            if site.expert == PLAIN
+        ]
+    )
+    return plain[columns]
+
+
+def _units(ledger: Ledger, places: np.ndarray) -> list[Unit]:
+    """The neurons at some places, in the same order."""
+    return [next(iter(ledger.model.architecture.units(Knockout.of(place[None])))) for place in places]
+
+
+def _lost(ledger: Ledger, measure: LikelihoodMeasure, out: list[Knockout]) -> np.ndarray:
+    """Paired changes of the answers' probability: float[knockouts, anchors], negative = needed."""
+    asked = replace(measure, ledger=ledger, columns=tuple(out))
+    return asked(np.eye(len(out), dtype=bool)) - asked(np.zeros((1, len(out)), dtype=bool))
+
+
+def _related(
+    ledger: Ledger,
+    given: Mapping[str, np.ndarray],
+    needed: Mapping[str, np.ndarray],
+    controls: Mapping[str, LikelihoodMeasure],
+) -> dict[str, Any]:
+    """Retained tasks that lose much where the target's neurons go that no *other* task needs; and how much."""
+    related = {}
+    for name, measure in controls.items():
+        others = {other: mean for other, mean in needed.items() if other != name}
+        first = np.argsort(-contrast(given, others), kind="stable")[:TOGETHER]
+        asked = replace(measure, ledger=ledger, columns=(Knockout.of(_places(ledger, first)),))
+        before, after = asked(np.array([[False], [True]])).mean(axis=1)
+        if before > 0 and (before - after) / before >= RELATED:
+            related[name] = float((before - after) / before)
+    return related
+
+
+def _told(related: Mapping[str, float], wanted: Capability) -> str:
+    names = ", ".join(f"{name} (loses {share:.0%})" for name, share in related.items())
+    return (
+        f"These retained tasks share the neurons of {wanted.recipe.capability!r}: {names}. It may be one "
+        "capability: add them to target, or accept their loss (--also TASK, or also in the recipe)."
+    )
