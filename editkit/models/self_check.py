@@ -98,10 +98,11 @@ def _has_weight(model: torch.nn.Module, architecture: Architecture, layer: int) 
 
 
 def _reads_ahead(model: torch.nn.Module) -> bool:
-    """Whether the first token's logits have a gradient by a later token's embedding.
+    """Whether the first token's highest logit has a gradient by a later token's embedding.
 
-    A causal mask makes it exactly zero at any precision, where a difference of two runs would show noise as well.
-    False, too, for models without gradients: then nothing is known.
+    A causal mask makes it exactly zero at any precision, where a difference of two runs would show noise as well. Of
+    all logits together it would overflow in float16. False, too, for models without gradients, or where even this one
+    overflows: then nothing is known.
     """
     network: Any = model
     embedded: list[torch.Tensor] = []
@@ -114,12 +115,12 @@ def _reads_ahead(model: torch.nn.Module) -> bool:
     try:
         with torch.enable_grad():
             first = network(input_ids=_tokens(model, rows=1), use_cache=False).logits[0, 0]
-            [slope] = torch.autograd.grad(first.float().abs().sum(), [embedded[0]])
+            [slope] = torch.autograd.grad(first.float().amax(), [embedded[0]])
     except REFUSALS:
         return False
     finally:
         handle.remove()
-    return bool(slope[..., -1, :].any())
+    return bool(slope[..., -1, :].nan_to_num(0.0).any())
 
 
 def _alive(model: torch.nn.Module, architecture: Architecture) -> list[int]:

@@ -33,6 +33,14 @@ def test_a_model_that_is_not_deterministic_is_caught() -> None:
         prove(model, found)
 
 
+def test_a_gradient_that_overflows_in_half_precision_is_no_look_ahead() -> None:
+    """The gradient of all logits of a large vocabulary is beyond float16; a later token's would be 0 x inf."""
+    model, found = _model("llama")
+    with torch.no_grad():
+        model.get_output_embeddings().weight.mul_(10_000)
+    prove(model.half(), found)
+
+
 def test_neurons_that_do_not_move_the_logits_are_out_of_reach_and_heads_are_not() -> None:
     model, found = _model("bart")
     first, second = found.neuron_sites
