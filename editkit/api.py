@@ -27,6 +27,7 @@ from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load_source
 from editkit.models.placement import Placement
+from editkit.progress import Stages, silent
 from editkit.removal import comparison, find_heads
 from editkit.removal import recipe as recipes
 from editkit.removal.capability import Capability, capability
@@ -95,7 +96,7 @@ def evaluate(
             is an output of editkit, the task that its recipe removed is the target of the verdict.
         limit: examples per task.
     """
-    edited, unedited = _later(model, placement), _later(base, placement)
+    edited, unedited = (_later(each, placement, session.stages) for each in (model, base))
     trial = _trial(tasks, base, limit, seed, session)
     return comparison.compared(edited, unedited, trial, session.work, stages=session.stages)
 
@@ -122,7 +123,7 @@ def remove_capability(
         IntegrityError: the written checkpoint does not behave as the measured model.
     """
     wanted = _capability(name, session, changes)
-    source = model.source if isinstance(model, LanguageModel) else _resolved(model)
+    source = model.source if isinstance(model, LanguageModel) else _resolved(model, session.stages)
     target = Path(out) if out is not None else default_out(source.base.model, wanted.recipe.capability)
     live = model if isinstance(model, LanguageModel) else load_source(source, placement)
     command = session.command or _as_command(wanted.recipe, source, target, seed)
@@ -141,7 +142,7 @@ def standings(
     session: Session = Session(),
 ) -> Standings:
     """What one model can do: each task's score with its interval, on the ``report`` split."""
-    trial, live = _trial(tasks, model, limit, seed, session), _later(model, placement)()
+    trial, live = _trial(tasks, model, limit, seed, session), _later(model, placement, session.stages)()
     work = work_for(live.source.base, "evaluate", seed, session.work)
     return comparison.standings(live, trial, work, stages=session.stages)
 
@@ -167,22 +168,28 @@ def head_map(model: LanguageModel, found: Localization) -> bytes:
 
 
 def compare(
-    model: Model, *, base: Model, prompt: str, max_new_tokens: int = 64, placement: Placement = Placement()
+    model: Model,
+    *,
+    base: Model,
+    prompt: str,
+    max_new_tokens: int = 64,
+    placement: Placement = Placement(),
+    stages: Stages = silent,
 ) -> tuple[str, str]:
     """Both answers to one prompt: (the base's, the model's)."""
-    edited, unedited = _later(model, placement), _later(base, placement)
+    edited, unedited = (_later(each, placement, stages) for each in (model, base))
     return comparison.answers_to(edited, unedited, prompt, max_new_tokens=max_new_tokens)
 
 
-def _resolved(model: Source | str | Path | None) -> Source:
-    return model if isinstance(model, Source) else resolve(model)
+def _resolved(model: Source | str | Path | None, stages: Stages) -> Source:
+    return model if isinstance(model, Source) else resolve(model, stages=stages)
 
 
-def _later(model: Model, placement: Placement) -> Later:
+def _later(model: Model, placement: Placement, stages: Stages) -> Later:
     """The model, loaded when it is called for; a name that leads nowhere is told now."""
     if isinstance(model, LanguageModel):
         return lambda: model
-    source = _resolved(model)
+    source = _resolved(model, stages)
     return lambda: load_source(source, placement)
 
 

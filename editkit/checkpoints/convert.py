@@ -23,6 +23,7 @@ from editkit.checkpoints.headers import SINGLE, Headers, TensorInfo, weight_map
 from editkit.checkpoints.staging import beside, check_free, save
 from editkit.edit import Base
 from editkit.errors import EditkitError, first_line
+from editkit.progress import Stages, silent
 from editkit.workspace import cache
 
 if TYPE_CHECKING:
@@ -41,12 +42,13 @@ _DTYPES = {
 """torch's names of dtypes -> those of safetensors."""
 
 
-def converted(directory: Path, base: Base, others: Sequence[str]) -> Path:
+def converted(directory: Path, base: Base, others: Sequence[str], stages: Stages = silent) -> Path:
     """The same checkpoint with safetensors weights, in the cache; converted now if it is not there yet.
 
     Args:
         base: its revision stands for the pickles.
         others: the files that go along as they are today.
+        stages: told while they are converted.
 
     Raises:
         EditkitError: if a pickle holds anything but tensors, pickles and index disagree, or the disk is full.
@@ -60,7 +62,8 @@ def converted(directory: Path, base: Base, others: Sequence[str]) -> Path:
         return target
     try:
         check_free(target, needed=sum(inside(directory, name).stat().st_size for name in files))
-        with beside(target) as folder:
+        title = f"Converting to safetensors, once: {printable(base.model)}, kept in {target.parent}"
+        with stages(title, None), beside(target) as folder:
             save(_apart(_tensors(directory)), folder / SINGLE)
             for name in others:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)

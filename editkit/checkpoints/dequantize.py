@@ -21,8 +21,9 @@ from typing import Any
 from editkit.checkpoints import gguf
 from editkit.checkpoints.files import printable, stamp
 from editkit.checkpoints.gguf import Gguf, stored_error
-from editkit.checkpoints.staging import beside, check_free
+from editkit.checkpoints.staging import beside, check_free, size
 from editkit.errors import EditkitError, first_line
+from editkit.progress import Stages, silent
 from editkit.workspace import cache
 
 _HALVES = {"F16": "float16", "BF16": "bfloat16"}
@@ -37,11 +38,12 @@ def dtype(stored: Gguf) -> str:
     return _HALVES.get(next(iter(kinds)), "float32") if len(kinds) == 1 else "float32"
 
 
-def converted(stored: Gguf, digest: str) -> Path:
+def converted(stored: Gguf, digest: str, stages: Stages = silent) -> Path:
     """The checkpoint in the cache; converted now if it is not there yet.
 
     Args:
         digest: sha256 of the file.
+        stages: told while it is converted.
 
     Raises:
         EditkitError: an architecture that transformers does not read, metadata that do not fit the tensors, weights
@@ -55,8 +57,12 @@ def converted(stored: Gguf, digest: str) -> Path:
         raise stored_error(stored.path, "reading a GGUF file takes the gguf package: pip install 'editkit[gguf]'")
     check_free(target, needed=stored.elements * (4 if dtype(stored) == "float32" else 2))
     found = stamp(stored.path)
+    file = f"{printable(stored.path.name)} ({size(stored.path.stat().st_size)})"
     try:
-        with beside(target) as folder:
+        with (
+            stages(f"Converting to {dtype(stored)}, once: {file}, kept in {target.parent}", None),
+            beside(target) as folder,
+        ):
             _convert(stored, folder)
             _write_card(stored, digest, folder)
             if stamp(stored.path) != found:

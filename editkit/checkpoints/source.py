@@ -21,6 +21,7 @@ from editkit.checkpoints.headers import INDEX, SINGLE, read
 from editkit.checkpoints.unshipped import OTHER_WEIGHTS, why
 from editkit.edit import Base
 from editkit.errors import EditkitError, UsageError
+from editkit.progress import Stages, silent
 
 BUNDLED = "organism"
 """The name of the model that ships inside, used where no model is named."""
@@ -73,7 +74,9 @@ class Source:
         return (self.directory,) if self.original is None else (self.directory, self.original)
 
 
-def resolve(model: str | Path | None, revision: str | None = None, *, identify: bool = True) -> Source:
+def resolve(
+    model: str | Path | None, revision: str | None = None, *, identify: bool = True, stages: Stages = silent
+) -> Source:
     """Find the checkpoint that ``model`` names; download it if it is on the Hub and not here yet.
 
     Args:
@@ -82,20 +85,21 @@ def resolve(model: str | Path | None, revision: str | None = None, *, identify: 
         revision: a Hub commit, branch or tag; for a local directory or file the ``sha256:`` it is expected to have.
         identify: False leaves the revision of a local directory open, if none is expected: then its weights are not
             hashed here, and ``identified`` names them once somebody has read them anyway.
+        stages: told while a GGUF file or pickles are converted, which happens once.
 
     Raises:
         EditkitError: for an unknown model, missing weights, an adapter, a gated model, no network.
     """
     file = gguf.file_of(model)
     if file is not None:
-        return _from_gguf(file, revision)
+        return _from_gguf(file, revision, stages)
     directory = here(model)
     if directory is not None:
         name = BUNDLED if is_bundled(model) else str(model)
-        return replace(_local(directory, name, revision, identify=identify), bundled=is_bundled(model))
+        return replace(_local(directory, name, revision, identify, stages), bundled=is_bundled(model))
     name = hub_id(model)
     directory = _downloaded(name, revision)
-    return _readable(directory, Base(name, directory.name))
+    return _readable(directory, Base(name, directory.name), stages)
 
 
 def hub_id(model: str | Path | None) -> str:
@@ -188,11 +192,11 @@ def weights_digest(digests: Mapping[str, str]) -> str:
     return "sha256:" + hashlib.sha256(lines.encode()).hexdigest()
 
 
-def _local(directory: Path, name: str, revision: str | None, *, identify: bool) -> Source:
+def _local(directory: Path, name: str, revision: str | None, identify: bool, stages: Stages) -> Source:
     snapshot = _of_snapshot(directory)
     if snapshot is not None:
         _check_revision(name, snapshot, revision)
-        return _readable(directory, snapshot)
+        return _readable(directory, snapshot, stages)
     if not (directory / "editkit" / "edit.json").exists():  # an output may be loaded from anywhere
         check_name(name)
     files = weight_files(directory)
@@ -203,17 +207,17 @@ def _local(directory: Path, name: str, revision: str | None, *, identify: bool) 
     digests = dict(zip(files, digests_of(paths), strict=True))
     base = Base(name, weights_digest(digests))
     _check_revision(name, base, revision)
-    source = _readable(directory, base)
+    source = _readable(directory, base, stages)
     return source if source.converted else replace(source, digests=digests, stamps=stamps)
 
 
-def _readable(directory: Path, base: Base) -> Source:
+def _readable(directory: Path, base: Base, stages: Stages) -> Source:
     """The source, its weights in safetensors form: converted beside, in the user's cache, if they are pickles."""
     files = weight_files(directory)
     if not _are_pickles(files):
         return Source(directory, base)
     others = [name for name in walk(directory) if why(name, ()) is None]
-    return Source(convert.converted(directory, base, others), base, converted=files, original=directory)
+    return Source(convert.converted(directory, base, others, stages), base, converted=files, original=directory)
 
 
 def _are_pickles(files: tuple[str, ...]) -> bool:
@@ -226,14 +230,14 @@ def _of_snapshot(directory: Path) -> Base | None:
     return Base(snapshot[1].replace("--", "/", 1), snapshot[2]) if snapshot else None
 
 
-def _from_gguf(file: Path, revision: str | None) -> Source:
+def _from_gguf(file: Path, revision: str | None, stages: Stages) -> Source:
     check_name(str(file))
     stored = gguf.read(file)
     gguf.sites(stored)  # what cannot be edited is told before anything is hashed
     digest = digest_of(file)
     base = Base(str(file), f"sha256:{digest}")
     _check_revision(base.model, base, revision)
-    directory = dequantize.converted(stored, digest)
+    directory = dequantize.converted(stored, digest, stages)
     return Source(directory, base, converted=(file.name,), original=file, quantization=stored.kinds)
 
 

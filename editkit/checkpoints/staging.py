@@ -63,7 +63,7 @@ def check_free(out: Path, *, needed: int = 0) -> None:
     free = shutil.disk_usage(parent).free
     if needed and free < needed + _MARGIN:
         raise EditkitError(
-            f"{where}: needs {_size(needed + _MARGIN)} of disk, {_size(free)} are free on {printable(str(parent))}. "
+            f"{where}: needs {size(needed + _MARGIN)} of disk, {size(free)} are free on {printable(str(parent))}. "
             "Free some space, or write to another disk."
         )
 
@@ -219,5 +219,6 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def _size(count: int) -> str:
+def size(count: int) -> str:
+    """Bytes for people: ``92.6 MB``."""
     return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"

@@ -36,9 +36,10 @@ def bake(as_json: bool, **options: Any) -> None:
 
     As a checkpoint, an exact LoRA adapter, or inside the quantized blocks of a GGUF file. No model is loaded.
     """
+    from editkit.cli.stages import on_stderr
     from editkit.writing.bake import bake_named
 
-    written = bake_named(**options)
+    written = bake_named(**options, stages=on_stderr())
     for sentence in written.notes:
         note(sentence)
     if as_json:
@@ -59,9 +60,10 @@ def verify(out: Path, base: str | None, as_json: bool) -> None:
 
     Re-hash; exactly the edited slices differ from the base and are zero. Exit code 5 if not.
     """
+    from editkit.cli.stages import on_stderr
     from editkit.writing.verify import verify as checked
 
-    found = checked(out, base)
+    found = checked(out, base, stages=on_stderr())
     print_json(found.to_dict()) if as_json else say(found.describe())
 
 

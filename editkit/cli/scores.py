@@ -56,8 +56,9 @@ def compare(prompt: str, as_json: bool, **options: Any) -> None:
     """Both answers to one prompt, side by side."""
     from editkit import api
     from editkit.cli import tables
+    from editkit.cli.stages import on_stderr
 
-    before, after = api.compare(prompt=prompt, placement=placement(options), **options)
+    before, after = api.compare(prompt=prompt, placement=placement(options), stages=on_stderr(), **options)
     if as_json:
         print_json({"prompt": prompt, "base": before, "model": after})
     else:

@@ -81,13 +81,14 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, **options: Any) -
     if push is not None:  # before anything is downloaded
         base = named(model, revision)
         console(sys.stderr).print(tables.preflight(preflight(push, base=base, like=here(model))))
-    source = resolve(model, revision)
+    kept = session(options, _as_typed())
+    source = resolve(model, revision, stages=kept.stages)
     document: dict[str, Any] = {}
 
     def told(outcome: Outcome) -> None:
         document.update(outcome.summary()) if as_json else show(tables.removal(outcome))
 
-    options |= {"placement": placement(options), "session": session(options, _as_typed())}
+    options |= {"placement": placement(options), "session": kept}
     try:
         outcome = api.remove_capability(name, model=source, changes=changes, **options)
         told(outcome)
@@ -197,9 +198,11 @@ def universal(as_json: bool, **options: Any) -> None:
 def _load(options: dict[str, Any]) -> LanguageModel:
     """Load what the model options name, and take them out of ``options``."""
     from editkit.checkpoints.source import resolve
+    from editkit.cli.stages import on_stderr
     from editkit.models.loading import load_source
 
-    return load_source(resolve(options.pop("model"), options.pop("revision")), placement(options))
+    source = resolve(options.pop("model"), options.pop("revision"), stages=on_stderr())
+    return load_source(source, placement(options))
 
 
 def _try_dry(name: str, as_json: bool, method: str | None, out: Path | None, push: str | None, **options: Any) -> None:

@@ -97,7 +97,7 @@ class Laboratory:
         if model not in self.loaded:
             self.loaded.clear()
             free()
-            self.loaded[model] = load_source(source.resolve(_name(model)), self.placement)
+            self.loaded[model] = load_source(source.resolve(_name(model), stages=self.stages), self.placement)
         return self.loaded[model]
 
     def _wanted(self, recipe: Recipe) -> Capability:

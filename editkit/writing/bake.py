@@ -15,6 +15,7 @@ from editkit.checkpoints.files import printable
 from editkit.checkpoints.source import Source, recorded, resolve
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, UsageError
+from editkit.progress import Stages, silent
 from editkit.units import Unit, parse_all, units
 from editkit.writing.export import EXPORTS
 from editkit.writing.export import gguf as export
@@ -31,6 +32,7 @@ def bake(
     revision: str | None = None,
     link: bool = False,
     allow_large_rank: bool = False,
+    stages: Stages = silent,
 ) -> Written:
     """Write ``base`` without some units to ``out``: bytes are copied and slices zeroed, no model is loaded.
 
@@ -42,6 +44,7 @@ def bake(
             None: ``gguf`` where ``out`` is called so, else ``checkpoint``.
         link: share unchanged files with the base instead of copying them (checkpoint).
         allow_large_rank: write an adapter even where vLLM cannot serve its rank (lora).
+        stages: told while a base is converted.
 
     Raises:
         EditkitError: a head the model does not have, an existing ``out``, weights that cannot be patched.
@@ -53,19 +56,21 @@ def bake(
     if format not in EXPORTS:
         raise UsageError(f"There is no format {format!r}. Known: {', '.join([*EXPORTS, 'gguf'])}.")
     if isinstance(heads, str | Path):
-        edit, source = _edit_at(Path(heads), base, revision)
+        edit, source = _edit_at(Path(heads), base, revision, stages)
     else:
-        source = base if isinstance(base, Source) else resolve(base, revision, identify=format != "checkpoint")
+        named = format != "checkpoint"  # a checkpoint's writer reads every byte of the base, and names it then
+        source = base if isinstance(base, Source) else resolve(base, revision, identify=named, stages=stages)
         edit = Edit(source.base, units(heads))
     options = {"checkpoint": {"link": link}, "lora": {"allow_large_rank": allow_large_rank}}.get(format, {})
     return EXPORTS[format](edit, source, Path(out), **options)
 
 
-def _edit_at(path: Path, base: Source | str | Path | None, revision: str | None) -> tuple[Edit, Source]:
+def _edit_at(path: Path, base: Source | str | Path | None, revision: str | None, stages: Stages) -> tuple[Edit, Source]:
     """The edit that a file or an output of editkit holds, and its base."""
     edit = _read(path)
     if not isinstance(base, Source):
-        base = resolve(base or edit.base.model, revision or (recorded(base, edit.base) if base else edit.base.revision))
+        at = revision or (recorded(base, edit.base) if base else edit.base.revision)
+        base = resolve(base or edit.base.model, at, stages=stages)
     return edit, base
 
 

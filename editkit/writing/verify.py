@@ -20,6 +20,7 @@ from editkit.checkpoints.headers import TensorInfo
 from editkit.checkpoints.source import Source, recorded, resolve
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError, UsageError
+from editkit.progress import Stages, silent
 from editkit.units import Head
 from editkit.writing import copying, manifest, undo
 from editkit.writing.export import gguf as in_blocks
@@ -55,12 +56,13 @@ class Verification:
         return asdict(self)
 
 
-def verify(out: Path, base: Source | str | Path | None = None) -> Verification:
+def verify(out: Path, base: Source | str | Path | None = None, *, stages: Stages = silent) -> Verification:
     """Check an output of editkit.
 
     Args:
         base: the unedited model, or its name: then every byte of OUT is compared with it. A Hub model that the edit
             names is taken at the commit that the edit names.
+        stages: told while a base is converted.
 
     Raises:
         IntegrityError: listing every file and tensor that is not what it should be, sorted.
@@ -70,7 +72,7 @@ def verify(out: Path, base: Source | str | Path | None = None) -> Verification:
         return _verify_gguf(file, base)
     record = manifest.read(out)
     if isinstance(base, str | Path):
-        base = resolve(base, recorded(base, record.base))
+        base = resolve(base, recorded(base, record.base), stages=stages)
     try:
         lines = manifest.offenders(out, record)
         if not lines:

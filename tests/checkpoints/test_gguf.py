@@ -6,6 +6,8 @@ import struct
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +29,14 @@ from editkit.writing.verify import verify
 from tests import smollm2
 from tests.gguf_files import write, write_llama
 from tests.small_checkpoints import in_memory
+
+
+@contextmanager
+def stages(told: list[str], title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """What people are told: the title before the work, ``done`` after it."""
+    told.append(title)
+    yield lambda count: None
+    told.append("done")
 
 
 @pytest.fixture
@@ -262,6 +272,15 @@ def test_a_look_loads_nothing(tmp_path: Path) -> None:
     assert [(each.name, each.works) for each in found.formats] == [("checkpoint", True), ("lora", True), ("gguf", True)]
     narrow = inspect(write(tmp_path / "narrow.gguf", "Q4_1", heads=16, width=80))
     assert "80 is inside a block of 32 weights" in narrow.formats[2].note
+
+
+def test_a_conversion_is_told_once_with_what_it_makes_and_where(tmp_path: Path) -> None:
+    file, told = write_llama(tmp_path / "tiny.gguf"), list[str]()
+    for _ in range(2):
+        source = resolve(file, stages=partial(stages, told))
+    title, done = told
+    assert title.startswith("Converting to float32, once: tiny.gguf (0.") and done == "done"
+    assert title.endswith(f", kept in {source.directory.parent}")
 
 
 def test_weights_that_the_metadata_make_up_are_refused(tmp_path: Path) -> None:

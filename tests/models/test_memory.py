@@ -192,7 +192,7 @@ def test_models_that_are_compared_are_loaded_one_after_the_other(tmp_path: Path)
 def test_a_study_lets_a_model_go_before_it_loads_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Watched()
     monkeypatch.setattr("editkit.removal.study_cells.load_source", model)
-    monkeypatch.setattr("editkit.removal.study_cells.source.resolve", lambda name: name)
+    monkeypatch.setattr("editkit.removal.study_cells.source.resolve", lambda name, **_: name)
     bench = Laboratory(tmp_path)
     for name in (study.BUNDLED, study.BUNDLED, "other", "other", study.BUNDLED):
         bench._live(name)
