@@ -72,15 +72,14 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, **options: Any) -
         _try_dry(name, as_json, method=changes.get("method"), **options)
         return
     from editkit import api
-    from editkit.checkpoints.source import here, named, resolve
+    from editkit.checkpoints.source import resolve
     from editkit.cli import tables
     from editkit.evidence.outcome import Outcome
-    from editkit.hub import preflight, push_finished
+    from editkit.hub import push_finished
 
     push, model, revision = (options.pop(key) for key in ("push", "model", "revision"))
-    if push is not None:  # before anything is downloaded
-        base = named(model, revision)
-        console(sys.stderr).print(tables.preflight(preflight(push, base=base, like=here(model))))
+    if push is not None:
+        _ask_hub(push, model, revision)
     kept = session(options, _as_typed())
     source = resolve(model, revision, stages=kept.stages)
     document: dict[str, Any] = {}
@@ -215,10 +214,17 @@ def _try_dry(name: str, as_json: bool, method: str | None, out: Path | None, pus
     if not is_evidence_only(target):
         check_free(target, needed=found.disk)
     if push is not None:
-        from editkit.cli import tables
-        from editkit.hub import preflight
+        _ask_hub(push, options["model"], options["revision"])
 
-        console(sys.stderr).print(tables.preflight(preflight(push, base=None)))
+
+def _ask_hub(repo: str, model: str | None, revision: str | None) -> None:
+    """Whether an edit of the model may be pushed, and under which licence: before anything is downloaded."""
+    from editkit.checkpoints.source import here, named
+    from editkit.cli import tables
+    from editkit.hub import preflight
+
+    found = preflight(repo, base=named(model, revision), like=here(model))
+    console(sys.stderr).print(tables.preflight(found))
 
 
 def _show_plan(name: str, as_json: bool, model: str | None, revision: str | None, method: str | None) -> Plan:

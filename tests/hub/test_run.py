@@ -77,6 +77,15 @@ def test_a_dry_run_asks_the_hub_and_changes_nothing(run: Any, hub: Server, tmp_p
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
+def test_a_dry_run_tells_the_licence_of_the_base(
+    run: Any, hub: Server, named: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editkit.hub.remote.connect", lambda *_: hub.api())
+    result, _ = run("--dry-run", "--model", named.model)
+    assert result.exit_code == 0, result.output
+    assert "on this server; licence: apache-2.0" in result.stderr
+
+
 def test_one_json_document_holds_both(run: Any, hub: Server) -> None:
     result, _ = run("--json")
     told = json.loads(result.stdout)
