@@ -40,6 +40,7 @@ def test_there_are_hundreds_of_examples_in_many_clusters(task: Task) -> None:
 def test_formats_share_their_clusters_and_the_few_shot_one_comes_first(capability: str) -> None:
     first, *others = FORMATS[capability]
     assert first.name == capability and first in FEW_SHOT
+    assert len(others) >= 2
     for task in others:
         assert task.name.startswith(f"{capability}-")
         assert {e.cluster for e in task.examples()} == {e.cluster for e in first.examples()}
@@ -95,7 +96,15 @@ TRAPS = [
     ("translation", "school", " ecole", 1.0),
     ("translation", "egg", " oeuf", 1.0),
     ("translation", "egg", " \u0153uf", 1.0),
+    ("subtraction-words", "8---4", "Tom has 8 - 4 = 4 apples left.", 1.0),
+    ("subtraction-words", "8---4", "8 apples", 0.0),
     ("copying", "cat", "", 0.0),
+    ("copying-chat", "house-letter-winter", "House, letter, winter.", 1.0),
+    ("copying-chat", "house-letter-winter", "The house has a letter from winter.", 0.0),
+    ("copying-sentence", "house-letter-winter", 'house letter winter".', 1.0),
+    ("next-number-chat", "2,-4,-6", "The next number is 8.", 1.0),
+    ("next-number-sentence", "2,-4,-6", " 8, 10, 12", 1.0),
+    ("next-number-sentence", "2,-4,-6", " 80", 0.0),
 ]
 
 

@@ -123,6 +123,18 @@ FORMATS: dict[str, tuple[Asked, ...]] = {
             ),
             numeric=True,
         ),
+        question(
+            "subtraction-words",
+            differences,
+            (
+                "Tom has {a} apples. He gives {b} of them away. How many apples does he have left? Just the number.",
+                "{a} cars stand in a row. Then {b} of them drive away. How many cars are left? Just the number.",
+                "A story has {a} pages. Anna has read {b} of them. How many pages are left? Just the number.",
+                "A bus carries {a} people. Then {b} get off. How many people are on the bus? Just the number.",
+                "I had {a} eggs and used {b} for a cake. How many eggs are left? Just the number.",
+            ),
+            numeric=True,
+        ),
     ),
     "capitals": (
         few_shot("capitals", capitals, ARROW),
@@ -258,7 +270,61 @@ FORMATS: dict[str, tuple[Asked, ...]] = {
             ),
         ),
     ),
-    "copying": (few_shot("copying", lists, "{x} | {y}", draws=1, tokens=12),),
-    "next-number": (few_shot("next-number", sequences, "{x}, {y}", draws=7),),
+    "copying": (
+        few_shot("copying", lists, "{x} | {y}", draws=1, tokens=12),
+        question(
+            "copying-chat",
+            lists,
+            (
+                "Copy this text: {x}",
+                "Copy these three words: {x}",
+                "Say this again, word for word: {x}",
+                "Echo the following words: {x}",
+                'Say "{x}".',
+            ),
+        ),
+        question(
+            "copying-sentence",
+            lists,
+            (
+                'He said: "{x}". She said the same: "',
+                'The list reads "{x}". Once more, the list reads "',
+                'The password is "{x}". Do not forget that the password is "',
+                'The teacher says "{x}" and the class repeats "',
+                'The first line is "{x}". The second line is the same: "',
+            ),
+            chat=False,
+            tokens=12,
+        ),
+    ),
+    "next-number": (
+        few_shot("next-number", sequences, "{x}, {y}", draws=7),
+        question(
+            "next-number-chat",
+            sequences,
+            (
+                "What number comes next: {x}? Answer with the number only.",
+                "Which number follows in the sequence {x}? Just the number.",
+                "Continue the sequence with one number: {x}, ... Just the number.",
+                "{x}, ? Which number stands for the question mark? Just the number.",
+                "Which number goes on with {x}? Answer with the number only.",
+            ),
+            numeric=True,
+        ),
+        question(
+            "next-number-sentence",
+            sequences,
+            (
+                "He counted aloud: {x},",
+                "The numbers rise by the same step: {x},",
+                "These numbers are written on the wall: {x},",
+                "We put a mark at every step: {x},",
+                "The first three houses have the numbers {x}, and the fourth has the number",
+            ),
+            chat=False,
+            numeric=True,
+            tokens=8,
+        ),
+    ),
 }
 """Capabilities of real models: the tasks that show each, the few-shot one first."""
