@@ -18,7 +18,7 @@ from editkit.cli.streams import print_json, show
 @click.option("--public", is_flag=True, help="Readable by everybody. Default: private.")
 @click.option("--create-pr", is_flag=True, help="As a pull request to a repository that exists.")
 @click.option("--dry-run", is_flag=True, help="List every operation and byte; change nothing.")
-@click.option("--allow-unmet", is_flag=True, help="Publish although the goal was not met; the card will say so.")
+@click.option("--allow-unmet", is_flag=True, help="Publish although the verdict was not met; the card will say so.")
 @click.option("--allow-gated", is_flag=True, help="Publish openly although the base is gated.")
 @as_json
 def push(out: Path, repo: str, as_json: bool, **options: Any) -> None:

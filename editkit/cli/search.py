@@ -57,7 +57,7 @@ BUNDLED = "No --model given: using the small bundled model (the organism)."
 @remote_code
 @allow_code
 @work
-@click.option("--push", metavar="REPO", help="Publish to this Hub repository, private, when the goal is met.")
+@click.option("--push", metavar="REPO", help="Publish what is written to this Hub repository, private.")
 @click.option("--dry-run", is_flag=True, help="Check what can be checked, say what a run will cost, change nothing.")
 @as_json
 def remove_capability(name: str, as_json: bool, dry_run: bool, **options: Any) -> None:

@@ -175,6 +175,8 @@ def _title(edit: Edit) -> str:
 
 def _description(release: Release) -> str:
     lines = [f"Units: {', '.join(show(release.edit.units))}", f"Edit: sha256 {release.edit.digest}"]
+    if release.reduced:
+        lines.append("The capability is reduced, not removed: the goal was missed, as the card says.")
     if release.override:
         lines += ["Published although its verdict was not met:", *(f"- {reason}" for reason in release.override)]
     return "\n".join(lines)

@@ -32,11 +32,17 @@ OVERRIDE = "editkit/override.json"
 
 @dataclass(frozen=True)
 class Release:
-    """What a push publishes. ``override`` holds the reasons of a verdict that was not met and is published anyway."""
+    """What a push publishes.
+
+    Args:
+        override: the reasons of a verdict that was not met and is published anyway.
+        reduced: the run was told to accept less than its goal (``--accept best``): its card says *reduced*.
+    """
 
     edit: Edit
     files: dict[str, LocalFile]
     override: tuple[str, ...] = ()
+    reduced: bool = False
 
 
 def read_release(out: Path, *, allow_unmet: bool = False) -> Release:
@@ -51,9 +57,9 @@ def read_release(out: Path, *, allow_unmet: bool = False) -> Release:
     record = manifest.read(out)
     files = {path: LocalFile(path, size, digest, out / path) for path, (digest, size) in record.files.items()}
     files[manifest.NAME] = _made(manifest.NAME, (out / manifest.NAME).read_bytes())
-    reasons = _unmet(out)
-    if not reasons:
-        return Release(edit, files)
+    status, reasons = _verdict(out)
+    if status in ("met", "reduced"):
+        return Release(edit, files, reduced=status == "reduced")
     if not allow_unmet:
         raise EditkitError(
             f"{printable(str(out))} is not to be published: {'; '.join(printable(reason) for reason in reasons)}. "
@@ -62,19 +68,18 @@ def read_release(out: Path, *, allow_unmet: bool = False) -> Release:
     return Release(edit, _with_override(out, files, record, reasons), reasons)
 
 
-def _unmet(out: Path) -> tuple[str, ...]:
-    """Why the verdict was not met; empty when it was."""
+def _verdict(out: Path) -> tuple[str, tuple[str, ...]]:
+    """``met``, ``reduced`` or ``unmet``, and why it was not met."""
     path = out / "editkit/report.json"
     if not path.is_file():
-        return ("nothing was measured: there is no editkit/report.json",)
+        return "unmet", ("nothing was measured: there is no editkit/report.json",)
     try:
         verdict = json.loads(path.read_text(encoding="utf-8"))["verdict"]
         met, reasons = verdict["met"], [str(reason) for reason in verdict.get("reasons") or ()]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise EditkitError("editkit/report.json: expected a verdict with met and reasons, found none.") from error
-    if met is True:
-        return ()
-    return tuple(reasons) or ("the verdict was not met",)
+    status = "met" if met is True else "reduced" if verdict.get("status") == "reduced" else "unmet"
+    return status, tuple(reasons) or ("the verdict was not met",)
 
 
 def _with_override(

@@ -32,7 +32,7 @@ def run(hub: Server, tmp_path: Path, base: Path, named: Base, monkeypatch: pytes
     def found(model: Any, run: Any, work: Any, *, stages: Any) -> Outcome:
         reached.append(run.out)
         finish(run.out, base, named)
-        made = measured(run.out, "met")
+        made = measured(run.out, "reduced" if run.recipe.accept == "best" else "met")
         evidence_folder.write(run.out, made)
         rewrite_manifest(run.out)
         return made
@@ -84,6 +84,18 @@ def test_a_dry_run_tells_the_licence_of_the_base(
     result, _ = run("--dry-run", "--model", named.model)
     assert result.exit_code == 0, result.output
     assert "on this server; licence: apache-2.0" in result.stderr
+
+
+def test_an_accepted_reduction_is_published_as_one(run: Any, hub: Server, tmp_path: Path) -> None:
+    result, _ = run("--accept", "best")
+    assert result.exit_code == 6, result.output
+    told, sent = (result.stdout.index(text) for text in ("Reduced, not removed", f"{hub.endpoint}/alice/x"))
+    assert told < sent and "reduced, not removed" in result.stderr
+    got = Path(hub.api().snapshot_download("alice/x", local_dir=tmp_path / "got"))
+    title = next(line for line in (got / "README.md").read_text("utf-8").splitlines() if line.startswith("# "))
+    assert title.endswith(", reduced in `team/base`") and not (got / "editkit" / "override.json").exists()
+    assert "reduced, not removed" in hub.api().list_repo_commits("alice/x")[0].message
+    assert pull_verify("alice/x", api=hub.api()).units == UNITS
 
 
 def test_one_json_document_holds_both(run: Any, hub: Server) -> None:
