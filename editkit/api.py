@@ -7,6 +7,7 @@ result = remove_capability("swear", out="no-swear")
 from __future__ import annotations
 
 import datetime
+import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -126,7 +127,7 @@ def remove_capability(
     source = model.source if isinstance(model, LanguageModel) else _resolved(model, session.stages)
     target = Path(out) if out is not None else default_out(source.base.model, wanted.recipe.capability)
     live = model if isinstance(model, LanguageModel) else load_source(source, placement)
-    command = session.command or _as_command(wanted.recipe, source, target, seed)
+    command = session.command or _as_command(name, changes, wanted.recipe, live, out=target, seed=seed)
     run = Run(wanted, target, seed, command, datetime.datetime.now(datetime.UTC).date().isoformat())
     work = work_for(source.base, wanted.recipe.capability, seed, session.work)
     return remove(live, run, work, stages=session.stages)
@@ -214,8 +215,37 @@ def _capability(
     return capability(recipes.changed(recipe, changes), folder=folder, allow_code=session.allow_code)
 
 
-def _as_command(recipe: Recipe, source: Source, out: Path, seed: int) -> str:
-    model = [] if source.bundled else ["--model", source.base.model]
-    return shlex.join(
-        ["editkit", "remove-capability", recipe.capability, *model, "--out", str(out), "--seed", str(seed)]
-    )
+_FLAGS = ("method", "heads", "choose", "goal", "damage", "accept")
+"""Keys of the recipe that the command line sets."""
+
+
+def _as_command(
+    name: str | Path | Recipe,
+    changes: Mapping[str, Any],
+    recipe: Recipe,
+    live: LanguageModel,
+    *,
+    out: Path,
+    seed: int,
+) -> str:
+    """What to type for the same run. A comment says what no flag can.
+
+    Args:
+        recipe: with the changes made.
+        live: its placement becomes flags where it was asked for by name.
+    """
+    told = {key: getattr(recipe, key) for key in _FLAGS if key in changes}
+    if "damage" in told:
+        told["damage"] = f"{recipe.damage.each},{recipe.damage.mean}"
+    if not live.source.bundled:
+        told = {"model": live.source.base.model, **told}
+    placed = {"device": live.asked.device, "dtype": live.asked.dtype}
+    told |= {key: value for key, value in placed.items() if isinstance(value, str) and value != "auto"}
+    flags = [word for key, value in told.items() for word in (f"--{key}", str(value))]
+    flags += ["--trust-remote-code"] if live.asked.trust_remote_code else []
+    file = "recipe.yaml" if isinstance(name, Recipe) else str(name)
+    command = shlex.join(["editkit", "remove-capability", file, *flags, "--out", str(out), "--seed", str(seed)])
+    if isinstance(name, Recipe):
+        return f"# recipe.yaml: the recipe that is given below\n{command}"
+    others = {key: value for key, value in recipe.model_dump(mode="json").items() if key in changes and key not in told}
+    return f"# with these changes to the recipe: {json.dumps(others)}\n{command}" if others else command

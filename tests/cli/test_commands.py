@@ -7,20 +7,26 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from editkit import api
 from editkit.cli import main
 from editkit.cli.commands import Commands
+from editkit.models.placement import Placement
 from editkit.removal import recipe
 from editkit.removal.recipe import names
+from editkit.removal.remove import Run
 from editkit.tasks.builtin import TASKS
+from editkit.workspace import Session
 from tests.known_heads import RECIPE
 
 
@@ -318,3 +324,32 @@ def test_a_reduction_is_written_where_it_was_asked_for_and_ends_in_6(tmp_path: P
 def test_a_budget_that_is_none_is_told(damage: str, tmp_path: Path) -> None:
     found = run("remove-capability", "swear", "--damage", damage, at=tmp_path)
     assert found.exit_code in (1, 2) and "damage" in found.stderr
+
+
+CHANGES = {"goal": 0.5, "damage": {"each": 0.05, "mean": 0.03}, "choose": "set", "accept": "best", "heads": 3}
+
+
+@pytest.mark.parametrize("given", ["name", "recipe"])
+def test_the_command_on_a_card_made_from_python_makes_the_same_run(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[Run] = []
+    monkeypatch.setattr(api, "load_source", lambda source, placement: SimpleNamespace(source=source, asked=placement))
+    monkeypatch.setattr(api, "remove", lambda live, run, work, *, stages: runs.append(run))
+    wanted = "swear" if given == "name" else recipe.read("swear")
+    changes = CHANGES | {"max_heads": 4}
+    asked = {"out": "out", "seed": 3, "placement": Placement(dtype="bfloat16"), "session": Session(tmp_path)}
+    monkeypatch.chdir(tmp_path)
+    api.remove_capability(wanted, changes=changes, **asked)
+    comment, typed = runs[0].command.split("\n")
+    if given == "name":
+        assert comment == '# with these changes to the recipe: {"max_heads": 4}'
+        Path("recipe.yaml").write_text(recipe.text("swear") + "max_heads: 4\n")
+        typed = typed.replace("swear", "recipe.yaml")
+    else:
+        assert comment.startswith("# recipe.yaml: ") and "remove-capability recipe.yaml" in typed
+        Path("recipe.yaml").write_text(recipe.dump(runs[0].recipe))
+    result = run(*shlex.split(typed)[1:], "--work", str(tmp_path))
+    assert len(runs) == 2, result.output
+    assert (runs[1].recipe, runs[1].seed, runs[1].out) == (runs[0].recipe, 3, Path("out"))
+    assert "--dtype bfloat16" in typed
