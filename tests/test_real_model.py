@@ -6,6 +6,7 @@ If one fails: the product works on the planted organism alone. Without the packa
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load
-from editkit.removal.recipe import Recipe
+from editkit.removal.recipe import Recipe, changed
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import examples_of
 from editkit.units import Head, parse
@@ -105,9 +106,11 @@ def test_the_last_check_holds_in_other_precisions_resumed_and_not(
 ) -> None:
     from editkit.removal import remove
 
-    monkeypatch.setattr(remove, "localize", lambda *_, **__: FOUND)
+    one_head = replace(FOUND, order=tuple(effect for effect in FOUND.order if effect.unit == Head(20, 8)))
+    monkeypatch.setattr(remove, "localize", lambda *_, **__: one_head)
     model, session = load(str(real.source.directory), device="cpu", dtype=dtype), Session(tmp_path / "work")
-    recipe = RECIPE.model_copy(update={"transfer": ()})
+    few = {"examples": {"choose": 8, "report": 20}, "random_sets": 2, "universal_examples": 4}
+    recipe = changed(RECIPE, {"heads": 1, "transfer": (), "retain": ["plurals"], **few})
     first = editkit.remove_capability(recipe, model=model, out=tmp_path / "first", session=session)
     again = editkit.remove_capability(recipe, model=model, out=tmp_path / "again", session=session)
     assert again.report == first.report and again.edit == first.edit
