@@ -215,7 +215,7 @@ def _capability(
     return capability(recipes.changed(recipe, changes), folder=folder, allow_code=session.allow_code)
 
 
-_FLAGS = ("method", "heads", "choose", "goal", "damage", "accept")
+_FLAGS = ("method", "heads", "units", "choose", "goal", "damage", "accept")
 """Keys of the recipe that the command line sets."""
 
 
@@ -242,6 +242,9 @@ def _as_command(
     placed = {"device": live.asked.device, "dtype": live.asked.dtype}
     told |= {key: value for key, value in placed.items() if isinstance(value, str) and value != "auto"}
     flags = [word for key, value in told.items() for word in (f"--{key}", str(value))]
+    if "also" in changes and all(isinstance(task, str) for task in recipe.also):
+        flags += [word for task in recipe.also for word in ("--also", str(task))]
+        told |= {"also": None}
     flags += ["--trust-remote-code"] if live.asked.trust_remote_code else []
     file = "recipe.yaml" if isinstance(name, Recipe) else str(name)
     command = shlex.join(["editkit", "remove-capability", file, *flags, "--out", str(out), "--seed", str(seed)])

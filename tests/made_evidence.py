@@ -20,7 +20,7 @@ from editkit.evidence.provenance import BaseModel, LayerShape, Provenance
 from editkit.evidence.report import EvalReport, report
 from editkit.evidence.row import Row
 from editkit.evidence.verdict import random_heads
-from editkit.units import Head
+from editkit.units import Head, Neuron
 
 REMOVED = {Head(1, 5): -0.46, Head(2, 17): -0.38, Head(2, 3): -0.29, Head(4, 11): -0.22, Head(3, 20): -0.13}
 UNIVERSAL = (Head(0, 2), Head(0, 14), Head(5, 9))
@@ -196,3 +196,23 @@ def _exhibits() -> Exhibits:
         ),
     )
     return Exhibits(dose, transcripts)
+
+
+def neurons() -> Outcome:
+    """A removal of 40 neurons of 6 x 96, found by contrast: the first few have an effect of their own."""
+    good, unknown = evidence(), float("nan")
+    units = [Neuron(5 - (number * number) % 4, 2 * number) for number in range(40)]
+    alone = [Effect(unit, -0.05 + 0.002 * at, -0.06, -0.02, 0.04, unknown) for at, unit in enumerate(units[:8])]
+    unmeasured = [Effect(unit, unknown, unknown, unknown, unknown, unknown) for unit in units[8:]]
+    null = good.report.random_heads
+    assert null is not None
+    return replace(
+        good,
+        edit=Edit(good.edit.base, frozenset(units)),
+        localization=replace(
+            good.localization, method="contrast", order=(*alone, *unmeasured), universal=(), formats=()
+        ),
+        report=replace(good.report, random_heads=replace(null, kind="neuron")),
+        exhibits=replace(good.exhibits, dose=()),
+        provenance=replace(good.provenance, shape=tuple(replace(one, neurons=96) for one in good.provenance.shape)),
+    )

@@ -29,7 +29,7 @@ from editkit.units import show
 LONGEST = 20_000
 """Characters of one text that are shown."""
 
-SHOWN_UNITS = 60
+SHOWN_UNITS = 12
 STRONGEST = 60
 """Rows in the table of heads; all of them are in the map and in localization.json."""
 

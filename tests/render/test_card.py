@@ -23,7 +23,7 @@ from editkit.evidence.provenance import BaseModel, Provenance
 from editkit.evidence.report import EvalReport
 from editkit.render import card, wording
 from editkit.render.inert import Inert
-from tests.made_evidence import evidence
+from tests.made_evidence import evidence, neurons
 
 STATUSES = ("met", "goal-missed", "too-much-damage")
 
@@ -214,6 +214,15 @@ def test_a_goal_met_by_heads_that_do_not_stand_out_is_not_met():
     found = evidence()
     found = replace(found, localization=replace(found.localization, found=False))
     assert "Not localized" in rendered(found).split("\n## ")[0]
+
+
+def test_a_removal_of_neurons_speaks_of_neurons_alone():
+    """Counts of its own kind, no head map, and only effects that were measured."""
+    text = rendered(neurons())
+    assert "Zeroing 40 of 576 neurons" in text and "50 sets of as many random neurons" in text
+    assert "editkit/neurons.png" in text and "editkit/heads.png" not in text and "niversal heads" not in text
+    assert len(table(text, "neuron")) == 8 and "Of 32 neurons the effect alone was not measured." in text
+    assert "mlp-neurons" in front_matter(text)["tags"] and "attention-heads" not in front_matter(text)["tags"]
 
 
 def test_collapse_is_named_beside_the_score():

@@ -26,7 +26,7 @@ from editkit.render import wording
 from editkit.render.diagnostics import facts
 from editkit.render.head_map import head_map
 from editkit.render.word_diff import differing
-from tests.made_evidence import evidence
+from tests.made_evidence import evidence, neurons
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -162,6 +162,13 @@ def test_groups_are_marked_only_where_heads_share_keys():
 def test_any_shape_makes_a_page(shape):
     found = evidence()
     Tree(rendered(replace(found, provenance=replace(found.provenance, shape=shape))))
+
+
+def test_neurons_are_counted_by_layer_instead_of_mapped():
+    html = rendered(neurons())
+    Tree(html)
+    assert "Neurons removed, layer by layer: L4 20, L5 20." in html and 'aria-label="Head map' not in html
+    assert "Against random neurons" in html and "The 40 first neurons as a table" in html
 
 
 def test_a_page_without_exhibits_says_what_is_missing():
