@@ -23,6 +23,7 @@ from editkit.evidence.provenance import BaseModel, Provenance
 from editkit.evidence.report import EvalReport
 from editkit.evidence.row import Row
 from editkit.render import frontier, wording
+from editkit.render.collapse import collapse_note
 from editkit.render.front_matter import front_matter, hub_id
 from editkit.render.head_map import head_map, ranks_heads
 from editkit.render.inert import Inert, code, fence, prose, web_address
@@ -289,7 +290,7 @@ def _group(label: str, rows: Sequence[Row], none: str) -> Inert:
 
 
 def _collapse(row: Row) -> str:
-    note = wording.collapse_note(row)
+    note = collapse_note(row)
     return f"; {note}" if note else ""
 
 

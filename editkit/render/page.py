@@ -20,6 +20,7 @@ from editkit.evidence.localization import Effect, Localization
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.report import EvalReport
 from editkit.render import figures, frontier, layer_counts, wording
+from editkit.render.collapse import collapse_note
 from editkit.render.diagnostics import facts
 from editkit.render.head_map import MapLayer, head_map, ranks_heads, scale
 from editkit.render.inert import clean, web_address
@@ -85,7 +86,7 @@ def _environment(strongest: float) -> Any:
         "probability": wording.probability,
         "share": wording.share,
         "count": wording.count,
-        "collapse_note": wording.collapse_note,
+        "collapse_note": collapse_note,
         "span": wording.span,
         "effect": wording.effect,
         "bounds": lambda effect: wording.effect_span(effect.low, effect.high),

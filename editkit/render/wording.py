@@ -18,6 +18,7 @@ from editkit.evidence.localization import Localization
 from editkit.evidence.provenance import Provenance
 from editkit.evidence.report import EvalReport
 from editkit.evidence.row import Row
+from editkit.render.collapse import collapse_note
 from editkit.render.inert import clean
 from editkit.units import kind
 
@@ -34,8 +35,7 @@ EFFECTS = {
 Fate = Literal["removed", "tried"]
 
 HEADS_RANKED = "The search ranks heads by it."
-NOTABLE_COLLAPSE = 0.05
-"""From this share on collapse is named beside the score; below it is in the table."""
+
 
 NOT_TESTED = {
     "relearn": "Relearning: whether a little fine-tuning brings the capability back. Only a few slices of the "
@@ -215,13 +215,6 @@ def group(row: Row, standing: Standing) -> str:
     if row.role != "retain":
         return row.role
     return next(name for name in ("holds", "uncertain", "degraded") if row in getattr(standing, name))
-
-
-def collapse_note(row: Row) -> str:
-    """A score that fell because answers broke down is no removal: said wherever the fall is."""
-    if row.collapse_after < NOTABLE_COLLAPSE:
-        return ""
-    return f"{percent(row.collapse_after)} % of the answers collapsed and count as not removed"
 
 
 def says_little(row: Row) -> bool:
