@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from editkit.models.language_model import LanguageModel
     from editkit.planning.run_cost import Plan
 
+which_units = click.option(
+    "--units",
+    type=click.Choice(["heads", "neurons", "both"]),
+    help="What is searched, and may be removed. Default: heads.",
+)
 BUNDLED = "No --model given: using the small bundled model (the organism)."
 
 
@@ -44,7 +49,7 @@ BUNDLED = "No --model given: using the small bundled model (the organism)."
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Default: MODEL-no-NAME.")
 @method
 @click.option("--heads", metavar="K|auto", help="Remove exactly K heads. Default: as many as the goal needs.")
-@click.option("--units", type=click.Choice(["heads", "neurons", "both"]), help="What may be removed. Default: heads.")
+@which_units
 @click.option("--also", multiple=True, metavar="TASK", help="This task may be lost too: it is not retained.")
 @click.option("--choose", type=click.Choice(["ranking", "set"]), help="The first heads found, or the best set of them.")
 @click.option("--goal", type=click.FloatRange(0, 1), metavar="SHARE", help="What the target may keep: 0.15 is 15 %.")
@@ -69,7 +74,7 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, **options: Any) -
     if options["model"] is None:
         note(BUNDLED)
     if dry_run:
-        _try_dry(name, as_json, method=changes.get("method"), **options)
+        _try_dry(name, as_json, changes, **options)
         return
     from editkit import api
     from editkit.checkpoints.source import resolve
@@ -112,10 +117,11 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, **options: Any) -
 @click.argument("name")
 @which_model
 @method
+@which_units
 @as_json
-def plan(name: str, model: str | None, revision: str | None, method: str | None, as_json: bool) -> None:
+def plan(name: str, model: str | None, revision: str | None, as_json: bool, **changes: str | None) -> None:
     """What a run will cost; nothing is loaded."""
-    _show_plan(name, as_json, model, revision, method)
+    _show_plan(name, as_json, model, revision, _changes(changes))
 
 
 @click.command()
@@ -138,7 +144,7 @@ def inspect(model: str | None, revision: str | None, as_json: bool) -> None:
 @click.argument("name")
 @which_model
 @method
-@click.option("--units", type=click.Choice(["heads", "neurons", "both"]), help="What is ranked. Default: heads.")
+@which_units
 @seed
 @placing
 @remote_code
@@ -204,12 +210,14 @@ def _load(options: dict[str, Any]) -> LanguageModel:
     return load_source(source, placement(options))
 
 
-def _try_dry(name: str, as_json: bool, method: str | None, out: Path | None, push: str | None, **options: Any) -> None:
+def _try_dry(
+    name: str, as_json: bool, changes: dict[str, Any], *, out: Path | None, push: str | None, **options: Any
+) -> None:
     """The plan, then what would be refused: the output directory, the room for it, the repository."""
     from editkit.checkpoints.staging import check_free, default_out
     from editkit.render.evidence_folder import is_evidence_only
 
-    found = _show_plan(name, as_json, options["model"], options["revision"], method)
+    found = _show_plan(name, as_json, options["model"], options["revision"], changes)
     target = out or default_out(found.model, found.recipe)
     if not is_evidence_only(target):
         check_free(target, needed=found.disk)
@@ -227,11 +235,11 @@ def _ask_hub(repo: str, model: str | None, revision: str | None) -> None:
     console(sys.stderr).print(tables.preflight(found))
 
 
-def _show_plan(name: str, as_json: bool, model: str | None, revision: str | None, method: str | None) -> Plan:
+def _show_plan(name: str, as_json: bool, model: str | None, revision: str | None, changes: dict[str, Any]) -> Plan:
     from editkit.cli import tables
     from editkit.planning.run_cost import plan as planned
 
-    found = planned(name, model=model, revision=revision, method=method)
+    found = planned(name, model=model, revision=revision, changes=changes)
     print_json(found.to_dict()) if as_json else show(tables.pairs(found.facts()))
     return found
 

@@ -10,8 +10,10 @@ An estimate of the order of magnitude: it says so.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -72,29 +74,45 @@ class Plan:
         }
 
 
+NEURONS, NEURONS_RETAINED = 29.0, 5.0
+"""Passes over the target's and over each retained task's examples until the neurons are in order."""
+ORDERED = 30
+"""Sets of neurons that are looked at, in their order: at most 9 blocks on three levels, and without one."""
 SETS = 110
 """Sets of heads that a set search looks at, single ones included: 100 to 120 on a real model of 270 heads."""
 
 
 def plan(
-    name: str | Recipe, *, model: str | None = None, revision: str | None = None, method: str | None = None
+    name: str | Recipe,
+    *,
+    model: str | None = None,
+    revision: str | None = None,
+    changes: Mapping[str, Any] = MappingProxyType({}),
 ) -> Plan:
     """Estimate what ``remove-capability`` will cost.
+
+    Args:
+        changes: keys of the recipe with other values, such as ``{"method": "halving", "units": "neurons"}``.
 
     Raises:
         EditkitError: as the run itself would: an unknown recipe, task or model, weights that cannot be patched.
     """
-    recipe = name if isinstance(name, Recipe) else recipes.read(name)
+    recipe = recipes.changed(name if isinstance(name, Recipe) else recipes.read(name), changes)
     found = inspect(model, revision=revision)
-    chosen, heads = method or recipe.method, len(found.architecture.heads)
+    chosen, heads = recipe.method if recipe.units == "heads" else "contrast", len(found.architecture.heads)
     folder = Path(".") if isinstance(name, Recipe) else Path(name).parent
     targets, retain, transfer = (
         [_tokens(find(spec, folder=folder, planning=True)) for spec in specs]
         for specs in (recipe.target, recipe.retain, recipe.transfer)
     )
-    count = evaluations(chosen, heads, recipe, len(retain)) * len(targets)
+    count = 0.0 if recipe.units == "neurons" else evaluations(recipe.method, heads, recipe, len(retain)) * len(targets)
+    count += 0.0 if recipe.units == "heads" else NEURONS * len(targets)
     search = int(count * recipe.examples.locate * sum(targets) / len(targets))
-    if recipe.choose == "set":
+    if recipe.units != "heads":
+        search += int(NEURONS_RETAINED * recipe.universal_examples * sum(retain))
+    if recipe.units == "neurons":
+        search += int(ORDERED * recipe.universal_examples * sum(targets + retain))
+    elif recipe.choose == "set" or recipe.units == "both":
         search += int(SETS * recipe.universal_examples * sum(targets + retain))
     tried = min(recipe.max_heads, 6)
     answered = sum(targets) * recipe.examples.choose * tried + targets[0] * recipe.random_sets * recipe.random_examples
