@@ -62,6 +62,6 @@ def show_task(name: str, count: int) -> None:
 
 
 def show_pairs(facts: dict[str, str]) -> None:
-    from editkit.cli import tables
+    from editkit.cli import shapes
 
-    show(tables.pairs(facts))
+    show(shapes.pairs(facts))

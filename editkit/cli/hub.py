@@ -26,14 +26,14 @@ def push(out: Path, repo: str, as_json: bool, **options: Any) -> None:
 
     Everything is checked before and compared after; private unless --public.
     """
-    from editkit.cli import tables
+    from editkit.cli import hub_tables
     from editkit.hub import push as publish
 
     pushed = publish(out, repo, **options)
     if as_json:
         print_json(asdict(pushed))
     else:
-        show(tables.pushed(pushed, dry_run=options["dry_run"]))
+        show(hub_tables.pushed(pushed, dry_run=options["dry_run"]))
 
 
 @click.command("pull-verify")
@@ -46,11 +46,11 @@ def pull_verify(repo: str, revision: str | None, base: str | None, as_json: bool
 
     Exactly the stated slices differ and are zero. Exit code 5 if not.
     """
-    from editkit.cli import tables
+    from editkit.cli import hub_tables
     from editkit.hub import pull_verify as checked
 
     found = checked(repo, revision=revision, base=base)
     if as_json:
         print_json(asdict(found))
     else:
-        show(tables.verification(found))
+        show(hub_tables.verification(found))

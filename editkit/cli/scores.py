@@ -33,15 +33,15 @@ def evaluate(model: str | None, base: str | None, as_json: bool, **options: Any)
     With --base: paired differences on the same examples, and a verdict.
     """
     from editkit import api
-    from editkit.cli import tables
+    from editkit.cli import score_tables
 
     options |= {"placement": placement(options), "session": session(options)}
     if base is None:
         found = api.standings(model, **options)
-        click.echo(found.to_json(), nl=False) if as_json else show(tables.standings(found))
+        click.echo(found.to_json(), nl=False) if as_json else show(score_tables.standings(found))
     else:
         report = api.evaluate(model, base=base, **options)
-        click.echo(report.to_json(), nl=False) if as_json else show(tables.compared(report))
+        click.echo(report.to_json(), nl=False) if as_json else show(score_tables.compared(report))
 
 
 @click.command()
@@ -55,11 +55,11 @@ def evaluate(model: str | None, base: str | None, as_json: bool, **options: Any)
 def compare(prompt: str, as_json: bool, **options: Any) -> None:
     """Both answers to one prompt, side by side."""
     from editkit import api
-    from editkit.cli import tables
+    from editkit.cli import score_tables
     from editkit.cli.stages import on_stderr
 
     before, after = api.compare(prompt=prompt, placement=placement(options), stages=on_stderr(), **options)
     if as_json:
         print_json({"prompt": prompt, "base": before, "model": after})
     else:
-        show(tables.comparison(prompt, before, after))
+        show(score_tables.comparison(prompt, before, after))

@@ -78,7 +78,7 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, **options: Any) -
         return
     from editkit import api
     from editkit.checkpoints.source import resolve
-    from editkit.cli import tables
+    from editkit.cli import hub_tables, tables
     from editkit.evidence.outcome import Outcome
     from editkit.hub import push_finished
 
@@ -100,7 +100,7 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, **options: Any) -
             pushed = push_finished(outcome.out, push)
             document["pushed"] = asdict(pushed)
             if not as_json:
-                show(tables.pushed(pushed))
+                show(hub_tables.pushed(pushed))
     except (NotLocalized, TooMuchDamage) as error:
         if isinstance(error.outcome, Outcome):
             told(error.outcome)
@@ -228,19 +228,19 @@ def _try_dry(
 def _ask_hub(repo: str, model: str | None, revision: str | None) -> None:
     """Whether an edit of the model may be pushed, and under which licence: before anything is downloaded."""
     from editkit.checkpoints.source import here, named
-    from editkit.cli import tables
+    from editkit.cli import hub_tables
     from editkit.hub import preflight
 
     found = preflight(repo, base=named(model, revision), like=here(model))
-    console(sys.stderr).print(tables.preflight(found))
+    console(sys.stderr).print(hub_tables.preflight(found))
 
 
 def _show_plan(name: str, as_json: bool, model: str | None, revision: str | None, changes: dict[str, Any]) -> Plan:
-    from editkit.cli import tables
+    from editkit.cli import shapes
     from editkit.planning.run_cost import plan as planned
 
     found = planned(name, model=model, revision=revision, changes=changes)
-    print_json(found.to_dict()) if as_json else show(tables.pairs(found.facts()))
+    print_json(found.to_dict()) if as_json else show(shapes.pairs(found.facts()))
     return found
 
 

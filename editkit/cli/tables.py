@@ -1,4 +1,4 @@
-"""What commands print, as tables for the terminal.
+"""What searches and removals print, as tables for the terminal.
 
     show(removal(outcome))     results go to stdout (streams.py)
 
@@ -11,46 +11,31 @@ from __future__ import annotations
 import math
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich import box
-from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from editkit.cli.score_tables import evaluation
+from editkit.cli.shapes import Fitting, columns, pairs
 from editkit.evidence.localization import Effect, Localization
-from editkit.evidence.report import EvalReport
 from editkit.render import wording
 from editkit.render.diagnostics import joint
 from editkit.render.head_map import is_certain
 from editkit.render.inert import clean
-from editkit.render.word_diff import Pieces, differing
 from editkit.units import PLAIN, Head, Unit, kind
 from editkit.units import show as names
 
 if TYPE_CHECKING:
     from editkit.checkpoints.architecture import Architecture
     from editkit.evidence.outcome import Outcome
-    from editkit.hub import Preflight, Pushed, Verification
     from editkit.localizers.universal import Universals
     from editkit.planning.inspection import Inspection
-    from editkit.removal.comparison import Standings
 
 RANKED = 20
-STYLES = {
-    "target": "bold",
-    "transfer": "bold",
-    "also": "",
-    "holds": "green",
-    "uncertain": "yellow",
-    "degraded": "bold red",
-}
-GROUPS = {"target": "to remove", "transfer": "not searched", "also": "also asked"}
-GROUPS |= {"holds": "kept", "uncertain": "not certain", "degraded": "degraded"}
-KINDS = {"upload": "bold", "copy": "green", "keep": "dim", "delete": "yellow"}
 
 
 def removal(outcome: Outcome) -> RenderableType:
@@ -115,49 +100,6 @@ def frontier(outcome: Outcome) -> RenderableType:
     return Group(Text("What could be had at which damage", "bold"), Fitting(build))
 
 
-def compared(report: EvalReport) -> RenderableType:
-    """A model beside its base: the rows, then the verdict with its first reason where a removal was claimed."""
-    lines: list[RenderableType] = [Text(), evaluation(report), Text()]
-    if wording.targets(report):
-        met, style = report.verdict.met, "bold green" if report.verdict.met else "bold red"
-        lines.append(Text(f" {'✓ Criteria met' if met else '✗ Criteria not met'}", style))
-        if not met and report.verdict.reasons:
-            lines.append(Padding(Text(clean(report.verdict.reasons[0], limit=600)), (0, 0, 0, 3)))
-        lines.append(Text())
-    return Group(*lines)
-
-
-def evaluation(report: EvalReport) -> RenderableType:
-    """One line per task; columns go by width, the least needed first."""
-    standing = wording.standing(report)
-
-    def build(width: int) -> Table:
-        table = columns("task", "#n", "#before", "#after", "#change")
-        if width >= 60:
-            table = columns("task", "standing", "#n", "#before", "#after", "#change")
-        if width >= 72:
-            table.add_column("95 % interval", justify="right")
-        if width >= 110:
-            for title in ("p (Holm)", "chance", "collapse"):
-                table.add_column(title, justify="right")
-        for row in report.rows:
-            group = wording.group(row, standing)
-            style = STYLES[group]
-            cells = [Text(GROUPS[group], style), Text(str(row.n))]
-            cells += [Text(wording.percent(row.before.mean)), Text(wording.percent(row.after.mean))]
-            cells += [Text(wording.points(row.delta.mean), style), Text(wording.span(row.delta))]
-            cells += [Text(wording.probability(row.p if row.p_holm is None else row.p_holm))]
-            cells += [Text(wording.percent(row.chance)), Text(wording.percent(row.collapse_after))]
-            cells = cells if width >= 60 else cells[1:]
-            name = Text(clean(row.task, limit=40), "bold" if row.role == "target" else "")
-            table.add_row(name, *cells[: len(table.columns) - 1])
-        table.caption = Text(" scores in %, changes in points", "dim")
-        table.caption_justify = "left"
-        return table
-
-    return Fitting(build)
-
-
 def localization(found: Localization, *, limit: int = RANKED) -> RenderableType:
     """Ranked units with a bar of the effect; what is not certain is dim."""
     kinds = kind(effect.unit for effect in found.order)
@@ -207,22 +149,6 @@ def _universals(found: Localization) -> str:
     heads = told.get("heads", {}) if isinstance(told, Mapping) else {}
     ways = {unit: heads.get(str(unit), {}).get("fails_by") for unit in found.universal}
     return ", ".join(f"{unit} ({clean(way, limit=40)})" if way else str(unit) for unit, way in ways.items())
-
-
-def standings(found: Standings) -> RenderableType:
-    """What one model can do, task by task."""
-
-    def build(width: int) -> Table:
-        table = columns("task", "#n", "#score", "#95 % interval", *(("#chance", "#collapse") if width >= 72 else ()))
-        for row in found.rows:
-            bounds = f"{wording.percent(row.score.low)} to {wording.percent(row.score.high)}"
-            cells = [str(row.n), wording.percent(row.score.mean), bounds]
-            cells += [wording.percent(row.chance), wording.percent(row.collapse)]
-            table.add_row(Text(clean(row.task, limit=40)), *cells[: len(table.columns) - 1])
-        table.caption, table.caption_justify = Text(" in %", "dim"), "left"
-        return table
-
-    return Group(Text(), Text(clean(found.model), "bold"), Text(), Fitting(build), Text())
 
 
 def universal(found: Universals, heads: Sequence[Head]) -> RenderableType:
@@ -294,123 +220,12 @@ def _neurons(architecture: Architecture) -> dict[int, str]:
     }
 
 
-def comparison(prompt: str, before: str, after: str) -> RenderableType:
-    """Both answers side by side, or one below the other where that is too narrow; differing words are marked."""
-    left, right = differing(clean(before, lines=True, limit=20_000), clean(after, lines=True, limit=20_000))
-
-    def build(width: int) -> RenderableType:
-        texts = _marked(left, "red"), _marked(right, "green")
-        if width < 70:
-            return Group(Text("before", "dim"), texts[0], Text(), Text("after", "dim"), texts[1])
-        table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1), header_style="dim")
-        table.add_column("before", ratio=1)
-        table.add_column("after", ratio=1)
-        table.add_row(*texts)
-        return table
-
-    return Group(Text(), Text(clean(prompt, lines=True, limit=2000), "bold"), Text(), Fitting(build), Text())
-
-
-def preflight(checked: Preflight) -> RenderableType:
-    """What will be published where, and what to know about it, before anything heavy."""
-    state = f"{'exists' if checked.exists else 'new'}, {'private' if checked.private else 'public'}"
-    facts = {"will go to": f"{checked.repo} ({state}), as {checked.user}"}
-    if checked.base_on_hub:
-        gated = ", gated or private" if checked.gated else ""
-        facts["base"] = f"on this server{gated}; licence: {checked.license or 'not named on its card'}"
-    if checked.bytes is not None:
-        facts["size"] = f"about {checked.bytes:,} bytes, like the base; unchanged shards of a base there are copied"
-    return Group(pairs(facts | _notes(checked.notes)), Text())
-
-
-def pushed(found: Pushed, *, dry_run: bool = False) -> RenderableType:
-    """Every operation with its bytes, the totals, and where it went."""
-    table = Table(box=None, show_header=False, padding=(0, 1))
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(overflow="fold")
-    for operation in found.operations:
-        style = KINDS[operation.kind]
-        table.add_row(
-            Text(operation.kind, style), Text(f"{operation.bytes:,}", style), Text(clean(operation.path), style)
-        )
-    kinds = Counter(operation.kind for operation in found.operations)
-    totals = [f"{kind} {found.bytes(kind):,} bytes in {_files(count)}" for kind, count in kinds.items()]
-    state = "private" if found.private else "public"
-    facts = {"in all": "; ".join(totals)}
-    facts["would go to" if dry_run else "published at"] = f"{found.pull_request or found.url} ({state})"
-    if dry_run:
-        facts["dry run"] = "nothing was changed anywhere"
-    if found.commit:
-        facts["commit"] = f"{found.commit}; the files there were compared with the manifest"
-    return Group(Text(), table, Text(), pairs(facts | _notes(found.notes)), Text())
-
-
-def verification(found: Verification) -> RenderableType:
-    """What was confirmed of a published edit."""
-    facts = {
-        "edit": f"{found.repo} at {found.commit}",
-        "base": f"{found.base.model} at {found.base.revision}",
-        "zeroed": f"{', '.join(found.units) or 'nothing'}: {found.zeroed:,} bytes, each seen to be zero",
-        "edited": ", ".join(found.edited) or "no file",
-        "unchanged": f"{_files(found.unchanged)}, the base's by hash",
-        "read": f"{found.read:,} bytes",
-    }
-    line = Text.assemble((" ✓ ", "bold green"), ("Exactly the stated slices differ from the base.", "bold green"))
-    return Group(Text(), line, Text(), pairs(facts), Text())
-
-
-def pairs(facts: Mapping[str, Any]) -> RenderableType:
-    """Names and values, aligned; values are wrapped, not cut."""
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 1))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts.items():
-        table.add_row(Text(clean(str(name), limit=80)), Text(clean(str(value), limit=2000)))
-    return table
-
-
-@dataclass(frozen=True)
-class Fitting:
-    """Builds for the width at hand: the number of columns that are left to it."""
-
-    build: Callable[[int], RenderableType]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions):
-        yield self.build(options.max_width)
-
-
-def columns(*titles: str) -> Table:
-    """A plain table; a title with a leading # is a column of numbers."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="dim", show_edge=False)
-    for title in titles:
-        number = title.startswith("#")
-        table.add_column(title[1:] if number and len(title) > 1 else title, justify="right" if number else "left")
-    return table
-
-
 def _bar(effect: Effect, strongest: float) -> str:
     if effect.effect != effect.effect or strongest <= 0:
         return ""
     return "█" * max(0, round(abs(effect.effect) / strongest * 16))
 
 
-def _marked(pieces: Pieces, colour: str) -> Text:
-    """Without colours the marks still show: bold and underlined."""
-    text = Text()
-    for piece, changed in pieces:
-        text.append(piece, f"bold underline {colour}" if changed else "")
-    return text
-
-
 def _units(units: Sequence[Unit] | frozenset[Unit]) -> str:
     listed = names(units)
     return ", ".join(listed[:24]) + (f" and {len(listed) - 24} more" if len(listed) > 24 else "") or "none"
-
-
-def _notes(notes: tuple[str, ...]) -> dict[str, str]:
-    return {"note" if len(notes) == 1 else f"note {place}": text for place, text in enumerate(notes, 1)}
-
-
-def _files(count: int) -> str:
-    return f"{count} file" if count == 1 else f"{count} files"

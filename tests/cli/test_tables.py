@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 from editkit.checkpoints.architecture import Architecture, Site, Unreachable
-from editkit.cli import tables
+from editkit.cli import score_tables, tables
 from editkit.cli.stages import on_stderr
 from editkit.evidence.intervals import Interval
 from editkit.evidence.outcome import Outcome
@@ -61,7 +61,7 @@ def test_the_summary_fits_and_keeps_every_task(width):
 def test_wider_terminals_show_more_columns():
     report = evidence().report
     heads = {
-        width: next(x for x in shown(tables.evaluation(report), width).splitlines() if "task" in x)
+        width: next(x for x in shown(score_tables.evaluation(report), width).splitlines() if "task" in x)
         for width in (50, 80, 120)
     }
     assert "interval" not in heads[50] and "interval" in heads[80] and "collapse" in heads[120]
@@ -105,7 +105,7 @@ def test_inspect_joins_equal_layers_and_gives_reasons():
 
 def test_scores_of_one_model_are_shown_with_their_intervals():
     found = Standings("org/model", (Standing("swear", 150, 0.0, Interval(0.99, 0.95, 1.0), 0.01),))
-    line = next(line for line in shown(tables.standings(found)).splitlines() if "swear" in line)
+    line = next(line for line in shown(score_tables.standings(found)).splitlines() if "swear" in line)
     assert line.split() == ["swear", "150", "99.0", "95.0", "to", "100.0", "0.0", "1.0"]
 
 
@@ -134,7 +134,7 @@ def test_universal_heads_are_named_with_what_they_break():
 @pytest.mark.parametrize("width", [40, 120])
 def test_both_answers_are_shown_and_what_differs_is_marked(width):
     text = shown(
-        tables.comparison("Say it.", "a damn cat", "a cat"), width, force_terminal=True, color_system="standard"
+        score_tables.comparison("Say it.", "a damn cat", "a cat"), width, force_terminal=True, color_system="standard"
     )
     assert "\x1b[1;4;31m" in text and "damn" in text
     assert ("before" in text) and ("after" in text) and "Say it." in text
@@ -143,8 +143,8 @@ def test_both_answers_are_shown_and_what_differs_is_marked(width):
 def test_no_color_and_pipes_get_plain_text(monkeypatch):
     for name in ("NO_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
-    program = "from tests.made_evidence import evidence; from editkit.cli import streams, tables; "
-    program += "streams.show(tables.evaluation(evidence().report))"
+    program = "from tests.made_evidence import evidence; from editkit.cli import score_tables, streams; "
+    program += "streams.show(score_tables.evaluation(evidence().report))"
     for encoding, minus in (("utf-8", "−97.3"), ("ascii", "-97.3")):
         done = subprocess.run(
             [sys.executable, "-c", program],

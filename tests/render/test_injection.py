@@ -20,7 +20,7 @@ import yaml
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from editkit.cli import tables
+from editkit.cli import score_tables, tables
 from editkit.render import card, figures, page
 from editkit.render.inert import clean, code, fence, prose, web_address
 from tests.made_evidence import hostile
@@ -212,7 +212,7 @@ def test_the_terminal_shows_text_and_obeys_none(name):
     place = Console(file=stream, width=120, force_terminal=False, color_system=None)
     place.print(tables.removal(found))
     place.print(tables.localization(found.localization))
-    place.print(tables.comparison(CORPUS[name], CORPUS[name], "other"))
+    place.print(score_tables.comparison(CORPUS[name], CORPUS[name], "other"))
     shown = stream.getvalue()
     assert hidden(shown.replace("\u200d", "").replace("\u200c", "")) == set()
     if name == "markup":
