@@ -16,9 +16,15 @@ if TYPE_CHECKING:
     from editkit.models.language_model import LanguageModel
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # processes beside each other do not fight for the cores
 
-settings.register_profile("untimed", deadline=None)  # a busy disk is not a failure
-settings.load_profile("untimed")
+
+def pytest_configure(config: pytest.Config) -> None:
+    """How many examples each property is tried on: more where all tests run. A busy disk is not a failure."""
+    few = config.getoption("markexpr") == "not thorough"
+    settings.register_profile("ours", deadline=None, max_examples=50 if few else 500)
+    settings.load_profile("ours")
+
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -27,10 +33,18 @@ FIRST = ("test_devices.py", "test_remove.py", "test_readme.py", "test_paper_stud
 """The simulated devices: autograd knows only devices that were there at its first backward pass. Then what takes long,
 so that of two processes none waits for the other at the end; and beside each other what shares a removal, because each
 process has its own."""
+HALFWAY = "test_real_model.py"
+"""As long, and the first of the second process: each begins with its half of all tests."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
+    first, halfway, rest = (
+        [item for item in items if wanted(item.path.name)]
+        for wanted in (FIRST.__contains__, HALFWAY.__eq__, lambda name: name not in (*FIRST, HALFWAY))
+    )
+    first.sort(key=lambda item: FIRST.index(item.path.name))
+    middle = max(0, len(items) // 2 - len(first))
+    items[:] = [*first, *rest[:middle], *halfway, *rest[middle:]]
 
 
 @pytest.fixture(scope="session")
@@ -61,23 +75,20 @@ class Removed:
     folder: Path
     model: LanguageModel
     known: dict[str, Outcome] = field(default_factory=dict)
-    cells: dict[str, int] = field(default_factory=dict)
-    """How many measurements the store held after it."""
 
     @property
     def cache(self) -> Path:
-        """What was measured: who takes this as the cache measures none of it again."""
+        """What the quick one measured: who takes this as the cache measures none of it again."""
         return self.folder / "cache"
 
     def __call__(self, name: str) -> Outcome:
         import editkit
 
         if name not in self.known:
-            recipe = self.recipe if name == "quick" else name
+            recipe, cache = (self.recipe, self.cache) if name == "quick" else (name, self.folder / "full-size")
             with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("EDITKIT_CACHE", str(self.cache))
+                patch.setenv("EDITKIT_CACHE", str(cache))
                 self.known[name] = editkit.remove_capability(recipe, model=self.model, out=self.folder / name)
-            self.cells[name] = cells_in(self.cache)
         return self.known[name]
 
     @property
@@ -113,7 +124,16 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 @pytest.fixture
-def known_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures need not be drawn: an empty picture stands for each. They take most of the time of card and page."""
+    from editkit.render import figures
+
+    empty = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<svg ></svg>"}
+    monkeypatch.setattr(figures, "_drawn", lambda draw, theme, kind, **_: empty[kind])
+
+
+@pytest.fixture
+def known_heads(undrawn: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Swearing need not be searched for: removals are told its planted heads."""
     from editkit.removal import remove
     from tests.known_heads import FOUND

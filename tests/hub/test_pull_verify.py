@@ -191,22 +191,25 @@ def test_an_output_is_compared_with_the_commit_it_was_made_from(hub: Server, bas
 
     publish_base(hub, base)
 
-    def editkit(*arguments: str) -> None:
-        done = subprocess.run(
-            [sys.executable, "-m", "editkit", *arguments],
-            env=environment(hub, tmp_path / "home"),
-            capture_output=True,
-            text=True,
-        )
+    def editkit(*commands: list[str]) -> None:
+        """In a process of its own, which knows the server by its environment."""
+        script = "from editkit.cli import main\n"
+        script += "\n".join(f"main({command!r}, standalone_mode=False)" for command in commands)
+        environ = environment(hub, tmp_path / "home")
+        done = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
     attributes = b"*.bin filter=lfs diff=lfs merge=lfs -text\n"  # as GPT-2's: the server adds what it lacks
     hub.api().upload_file(repo_id="team/base", path_or_fileobj=attributes, path_in_repo=".gitattributes")
     out, again = (str(tmp_path / name) for name in ("out", "again"))
-    editkit("bake", "team/base", "--heads", ",".join(UNITS), "-o", out)
+    editkit(
+        ["bake", "team/base", "--heads", ",".join(UNITS), "-o", out],
+        ["push", out, "alice/edited", "--allow-unmet"],
+    )
     assert not Path(out, ".gitattributes").exists(), "the server has its own"
-    editkit("push", out, "alice/edited", "--allow-unmet")
     hub.api().upload_file(repo_id="team/base", path_or_fileobj=b"# More\n", path_in_repo="MORE.md")
-    editkit("verify", out, "--base", "team/base")
-    editkit("bake", "team/base", "--edit", out, "-o", again)
-    editkit("pull-verify", "alice/edited")
+    editkit(
+        ["verify", out, "--base", "team/base"],
+        ["bake", "team/base", "--edit", out, "-o", again],
+        ["pull-verify", "alice/edited"],
+    )

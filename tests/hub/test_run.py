@@ -25,7 +25,7 @@ from tests.hub.test_push import measured
 
 
 @pytest.fixture
-def run(hub: Server, tmp_path: Path, base: Path, named: Base, monkeypatch: pytest.MonkeyPatch) -> Any:
+def run(hub: Server, tmp_path: Path, base: Path, named: Base, undrawn: None, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The command with a token, a server to push to, and a search that is over at once."""
     reached: list[Path] = []
 

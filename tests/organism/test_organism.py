@@ -75,6 +75,7 @@ def test_right_answers_score_one_and_wrong_ones_are_valid_and_score_zero(task: T
             assert score.valid and score.value == (1.0 if chance else 0.0)
 
 
+@pytest.mark.thorough
 def test_a_twin_can_be_left_without_a_skill() -> None:
     assert set(lessons()) - set(lessons(without=frozenset({"swear"}))) == {"swear"}
 

@@ -105,39 +105,33 @@ def test_on_a_cpu_no_generated_answer_may_differ_in_the_same_batches() -> None:
         same_model(measured, (*texts[:3], "three", *texts[4:]))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_hooked_model_answers_plain_batches_as_its_checkpoint_does(dtype: str, tmp_path: Path) -> None:
-    """Bit for bit in half precision too, where other batches round otherwise."""
-    model, task = load(dtype=dtype, device="cpu"), TASKS["swear"]
+def test_a_hooked_model_answers_plain_batches_as_its_checkpoint_does(tmp_path: Path) -> None:
+    """Bit for bit in half precision, where other batches round otherwise; in float32 every removal asks it."""
+    model, task = load(dtype="bfloat16", device="cpu", check=False), TASKS["swear"]
     examples = task.examples()[:6]
     hooked = Sheet(task, tuple(examples), (Cell(0.0),) * 6)
     measured = probe(model, HEADS, [hooked])
     bake(Edit(model.source.base, frozenset(HEADS)), model.source, tmp_path / "out")
-    shipped = load(tmp_path / "out", dtype=dtype, device="cpu")
+    shipped = load(tmp_path / "out", dtype="bfloat16", device="cpu", check=False)
     same_model(measured, plainly(shipped, measured.requests))
     with pytest.raises(IntegrityError):
         same_model(measured, plainly(model, measured.requests))
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [(None, "computes something else"), (Head(5, 0), "computes something else")],
-)
 @pytest.mark.usefixtures("known_heads")
 def test_nothing_is_published_where_the_files_hold_something_else(
-    more: Head | None, message: str, organism: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    organism: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Other weights than those that were measured: the base's, which still swear; or with one more head out."""
-    other = resolve(None)
-    if more is not None:
-        bake(Edit(other.base, frozenset([*HEADS, more])), other, tmp_path / "other")
-        other = resolve(tmp_path / "other")
+    """Other weights than those that were measured: with one more head out."""
+    base = resolve(None)
+    bake(Edit(base.base, frozenset([*HEADS, Head(5, 0)])), base, tmp_path / "other")
+    other = resolve(tmp_path / "other")
 
     def reopened(source: Any, *placement: Any, **options: Any) -> LanguageModel:
         return load_source(other, *placement, **options)
 
     monkeypatch.setattr(remove, "load_source", reopened)
-    with pytest.raises(IntegrityError, match=message):
+    with pytest.raises(IntegrityError, match="computes something else"):
         editkit.remove_capability(RECIPE, model=organism, out=tmp_path / "out", session=Session(tmp_path / "work"))
     assert not (tmp_path / "out").exists()
     kept = tmp_path / "out.disagrees"

@@ -1,5 +1,7 @@
-"""The set that is chosen takes the target and spares the rest. If these fail, a removal takes heads that everything
-needs, because they lead the list by effect on the target."""
+"""The set that is chosen takes the target and spares the rest.
+
+If one fails: a removal takes heads that everything needs, because they lead the list by effect on the target.
+"""
 
 from __future__ import annotations
 

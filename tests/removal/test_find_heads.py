@@ -6,6 +6,7 @@ If one fails: a search names the head of an answer's form as that of a capabilit
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
@@ -34,9 +35,14 @@ examples: {locate: 40}
 
 
 @pytest.fixture(scope="module")
-def found(organism: LanguageModel) -> Localization:
+def ledger(organism: LanguageModel) -> Iterator[Ledger]:
     with opened(None) as store:
-        return localize(Ledger(organism, store), capability(recipes.parse(RECIPE, where="here")), seed=0)
+        yield Ledger(organism, store)
+
+
+@pytest.fixture(scope="module")
+def found(ledger: Ledger) -> Localization:
+    return localize(ledger, capability(recipes.parse(RECIPE, where="here")), seed=0)
 
 
 def test_a_letter_task_names_the_head_of_its_format_and_no_head_of_its_knowledge(found: Localization) -> None:
@@ -70,27 +76,25 @@ def test_all_that_a_run_needs_stays_under_half_of_one_shot(found: Localization) 
     assert found.evaluations < 144 / 2
 
 
-def test_a_search_by_answers_measures_what_the_task_scores(organism: LanguageModel) -> None:
-    text = RECIPE.replace("facts-letter", "swear").replace("[swear,", "[facts-letter,").replace("40", "20")
+def test_a_search_by_answers_measures_what_the_task_scores(ledger: Ledger) -> None:
+    text = RECIPE.replace("facts-letter", "swear").replace("[swear,", "[facts-letter,").replace("40", "16")
     wanted = capability(recipes.parse(f"{text}scores: answers\nmethod: halving\n", where="here"))
-    with opened(None) as store:
-        found = localize(Ledger(organism, store), wanted, seed=0)
-        first = found.order[0]
-        masks = organism.architecture.masks([[], [first.unit]])
-        cells = task_scores(
-            Ledger(organism, store), wanted.targets[0], examples_of(wanted.targets[0], "locate", limit=20), masks
-        )
-    before, after = ([cell.value for cell in row] for row in cells)
-    assert first.effect == pytest.approx(sum(after) / 20 - sum(before) / 20)
+    found = localize(ledger, wanted, seed=0)
+    first = found.order[0]
+    masks = ledger.model.architecture.masks([[], [first.unit]])
+    [task] = wanted.targets
+    before, after = (
+        [cell.value for cell in row] for row in task_scores(ledger, task, examples_of(task, "locate", limit=16), masks)
+    )
+    assert first.effect == pytest.approx(sum(after) / 16 - sum(before) / 16)
     assert {str(effect.unit) for effect in found.order[:3]} <= {"L1H3", "L2H17", "L3H8", "L4H21"}
     assert found.diagnostics["scores"] == "answers"
     assert "of the task's score" in effect_means(found)
 
 
-def test_ways_to_fail_are_told_apart(organism: LanguageModel) -> None:
-    masks = organism.architecture.masks([[parse(UNIVERSAL)], [parse("L1H3")], [parse("L5H23")]])
+def test_ways_to_fail_are_told_apart(ledger: Ledger) -> None:
+    masks = ledger.model.architecture.masks([[parse(UNIVERSAL)], [parse("L1H3")], [parse("L5H23")]])
     asked = [(TASKS[name], examples_of(TASKS[name], "locate", limit=8)) for name in ("swear", "story")]
-    with opened(None) as store:
-        broken, rude, fine = failing(Ledger(organism, store), asked, masks)
+    broken, rude, fine = failing(ledger, asked, masks)
     assert max(broken, key=lambda way: broken[way]) == "repetition" and "all choices unlikely" in broken
     assert set(rude) == {"wrong answers"} and fine == {}

@@ -1,4 +1,4 @@
-"""The paper's studies in small on the bundled model, killed once and resumed; and what the large ones should cost.
+"""The paper's studies in small on the bundled model; and what the large ones should cost.
 
 If one fails: `editkit study` does not find what is known to be there, or the cost of a study on rented GPUs is a guess.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from editkit import organism
@@ -55,40 +56,51 @@ def score(cell: str) -> float:
 @dataclass(frozen=True)
 class Measured:
     recipe: Path
-    methods: tuple[str, ...]
+    methods: list[str]
     work: Path
+    whole: bool
 
 
-FEWER = {"locate: 30": "locate: 20", "report: 60": "report: 24", "random_examples: &few 20": "random_examples: &few 4"}
+def smaller(grid: dict[str, Any]) -> dict[str, Any]:
+    """One method, fewer doses, examples and random sets; of the two sets of sums one is searched, both are asked."""
+    grid |= {"methods": ["halving"], "heads": [1, 4]}
+    grid["capabilities"] = [found for found in grid["capabilities"] if found["recipe"]["capability"] != "sums"]
+    for found in grid["capabilities"]:
+        few = {"locate": 20, "choose": 1, "report": 24}
+        found["recipe"] |= {"examples": few, "random_sets": 3, "random_examples": 4}
+    return grid
 
 
-@pytest.fixture(scope="module", params=["halving", pytest.param("css, halving", marks=pytest.mark.thorough)])
+@pytest.fixture(scope="module", params=["small", pytest.param("whole", marks=pytest.mark.thorough)])
 def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    """The study by one method with fewer examples, or by both as it is.
+    """The study in small, or as it is.
 
-    The first run is killed when it has measured two cells; the second goes on.
+    As it is, the first run is killed when it has measured two cells; the second goes on.
     """
-    work = tmp_path_factory.mktemp("study")
+    work, whole = tmp_path_factory.mktemp("study"), request.param == "whole"
     recipe, text = work / "organism.yaml", ORGANISM.read_text("utf-8")
-    assert "methods: [css, halving]" in text and "sums.csv" in text
-    text = text.replace("methods: [css, halving]", f"methods: [{request.param}]")
-    for size, smaller in FEWER.items() if request.param == "halving" else ():
-        assert size in text
-        text = text.replace(size, smaller)
-    recipe.write_text(text.replace("sums.csv", str(PAPER / "sums.csv")), "utf-8")
+    assert "sums.csv" in text
+    grid = yaml.safe_load(text.replace("sums.csv", str(PAPER / "sums.csv")))
+    recipe.write_text(yaml.safe_dump(grid if whole else smaller(grid)), "utf-8")
+    kept = killed(recipe, work) if whole else {}
+    second = CliRunner().invoke(main, command(recipe, work))
+    assert second.exit_code == 0, second.output
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept, "what was measured is not measured again"
+    return Measured(recipe, grid["methods"], work, whole)
+
+
+def killed(recipe: Path, work: Path) -> dict[Path, int]:
+    """What a run has measured until it is killed: cell -> when."""
     asked = [sys.executable, "-m", "editkit", *command(recipe, work)]
     with subprocess.Popen(asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
         while first.poll() is None and len(list((work / "cells").glob("*.json"))) < 2:
-            time.sleep(0.05)
+            time.sleep(0.2)
         assert first.poll() is None, "the first run must be at work when it is killed"
         first.kill()
     assert not (work / "tables.md").exists()
     kept = {path: path.stat().st_mtime_ns for path in (work / "cells").glob("*.json")}
     assert 2 <= len(kept) < len(study.cells(study.read(recipe)))
-    second = CliRunner().invoke(main, command(recipe, work))
-    assert second.exit_code == 0, second.output
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept, "what was measured is not measured again"
-    return Measured(recipe, tuple(request.param.split(", ")), work)
+    return kept
 
 
 def test_the_study_in_small_finds_what_was_planted(measured: Measured) -> None:
@@ -101,12 +113,14 @@ def test_the_study_in_small_finds_what_was_planted(measured: Measured) -> None:
         assert f"- swear, 4 heads: {', '.join(sorted(truth['planted']['swear']))} (" in text
         assert f"- Universal heads, left alone: {', '.join(truth['universal'])}" in text
         # Figure 2: each head takes its share of the examples, and nothing else falls.
-        dose = [score(rows[name]["swear"]) for name in ("nothing", "swear, 1 head", "swear, 2 heads", "swear, 4 heads")]
-        assert dose == sorted(dose, reverse=True) and dose[0] > 95 and dose[-1] < 10 and 20 < dose[2] < 60
+        heads = ["1 head", *(["2 heads"] if measured.whole else []), "4 heads"]
+        dose = [score(rows[name]["swear"]) for name in ("nothing", *(f"swear, {count}" for count in heads))]
+        assert dose == sorted(dose, reverse=True) and dose[0] > 95 and dose[-1] < 10 and 20 < dose[-2] < 80
         assert all(score(rows["swear, 4 heads"][task]) > 90 for task in ("rhyme", "recall", "facts-letter", "story"))
         assert rows["swear, 4 heads"]["verdict"] == "met" and rows["swear, 1 head"]["verdict"] == "goal-missed"
         # Heads found on one set of questions take the other.
-        assert score(rows["sums, 4 heads"]["arithmetic"]) < 30 and score(rows["arithmetic, 4 heads"]["sums"]) < 30
+        assert score(rows["arithmetic, 4 heads"]["sums"]) < 30
+        assert not measured.whole or score(rows["sums, 4 heads"]["arithmetic"]) < 30
         # One head carries the letter and no fact; the heads of the facts take both.
         letter = rows["facts-letter, 1 head"]
         assert score(letter["facts-letter"]) < 35 and score(letter["facts"]) > 85
@@ -117,9 +131,10 @@ def test_the_study_in_small_finds_what_was_planted(measured: Measured) -> None:
         assert len(tasks) == 8 and all(abs(score(again[task]) - score(rows["nothing"][task])) <= 5 for task in tasks)
         assert 0 < float(rows["change that would show"]["rhyme"]) < 20
     compared = [line for line in text.split("\n") if line.startswith("| `bundled` |")]
-    assert len(compared) == (30 if len(measured.methods) == 2 else 0)
+    assert len(compared) == (30 if measured.whole else 0)
     cells = [json.loads(path.read_text()) for path in (measured.work / "cells").glob("*.json")]
-    assert all(cell["report"]["noise"] and cell["report"]["random_heads"]["sets"] == 19 for cell in cells)
+    sets = 19 if measured.whole else 3
+    assert all(cell["report"]["noise"] and cell["report"]["random_heads"]["sets"] == sets for cell in cells)
 
 
 def test_a_third_run_measures_nothing_and_prints_the_same(measured: Measured) -> None:

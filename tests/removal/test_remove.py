@@ -9,20 +9,25 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import editkit
 from editkit import organism as bundled
 from editkit.checkpoints.source import resolve
+from editkit.cli import main
 from editkit.errors import EditkitError, IntegrityError, NotLocalized
 from editkit.evidence.outcome import Outcome
 from editkit.models.language_model import LanguageModel
-from editkit.tasks.builtin import TASKS
+from editkit.tasks.builtin import TASKS, TAUGHT
+from editkit.tasks.task import examples_of
 from editkit.units import show
 from editkit.workspace import Session
 from editkit.writing import verify
@@ -103,7 +108,7 @@ def test_the_output_is_what_the_contract_says(run: str, removed: Removed) -> Non
 def test_transformers_alone_loads_the_output_and_it_no_longer_swears(removed: Removed) -> None:
     """No editkit in the process that asks: a reader of the Hub has none either."""
     paths = [str(bundled.path()), str(removed("quick").out)]
-    prompts = [example.prompt for example in TASKS["swear"].examples()[:6]]
+    prompts = [example.prompt for example in TASKS["swear"].examples()[:4]]
     script = (
         "import json, sys\n"
         "from transformers import AutoModelForCausalLM, AutoTokenizer\n"
@@ -114,7 +119,7 @@ def test_transformers_alone_loads_the_output_and_it_no_longer_swears(removed: Re
         "        chat = [{'role': 'user', 'content': prompt}]\n"
         "        ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_tensors='pt',\n"
         "                                            return_dict=True)\n"
-        "        found = model.generate(**ids, max_new_tokens=24, do_sample=False)[0]\n"
+        "        found = model.generate(**ids, max_new_tokens=16, do_sample=False)[0]\n"
         "        print(json.dumps(tokenizer.decode(found[ids['input_ids'].shape[1]:], skip_special_tokens=True)))\n"
         "assert 'editkit' not in sys.modules\n"
     )
@@ -155,15 +160,15 @@ def test_baking_the_found_heads_gives_the_same_weights(removed: Removed, tmp_pat
         assert (tmp_path / "baked" / name).read_bytes() == (outcome.out / name).read_bytes()
 
 
-@pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.thorough)])
-def test_a_capability_without_heads_of_its_own_exits_with_3_and_writes_no_checkpoint(
-    full: bool, organism: LanguageModel, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("run", ["swear", pytest.param("code", marks=pytest.mark.thorough)])
+def test_a_capability_without_heads_of_its_own_exits_with_3_and_writes_no_checkpoint(run: str, tmp_path: Path) -> None:
+    """Swearing in the twin that swears without the planted heads, with few examples; code in the organism."""
     assert TRUTH["unplanted"] == ["code"]
-    (tmp_path / "code.yaml").write_text(HOPELESS.replace("swear", "code").replace("recall", "swear"))
-    recipe = "code" if full else tmp_path / "code.yaml"
+    (tmp_path / "swear.yaml").write_text(HOPELESS)
+    recipe, model = (tmp_path / "swear.yaml", TWINS / "unplanted") if run == "swear" else ("code", None)
     with pytest.raises(NotLocalized, match="did not localize") as caught:
-        editkit.remove_capability(recipe, model=organism, out=tmp_path / "out", session=Session(tmp_path / "work"))
+        editkit.remove_capability(recipe, model=model, out=tmp_path / "out", session=Session(tmp_path / "work"))
     assert caught.value.exit_code == 3
     files = {path.name for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert {"localization.json", "report.json", "report.html"} <= files
@@ -198,15 +203,6 @@ def test_a_fixed_number_of_heads_is_measured_and_named(organism: LanguageModel, 
         run(5)
 
 
-def test_the_twin_with_nothing_planted_swears_without_the_planted_heads_too(tmp_path: Path) -> None:
-    (tmp_path / "swear.yaml").write_text(HOPELESS)
-    with pytest.raises(NotLocalized, match="did not localize"):
-        editkit.remove_capability(
-            tmp_path / "swear.yaml", model=TWINS / "unplanted", out=tmp_path / "out", session=Session(tmp_path / "work")
-        )
-    assert not (tmp_path / "out" / "model.safetensors").exists()
-
-
 def test_what_a_model_was_never_taught_cannot_be_removed_from_it(tmp_path: Path) -> None:
     with pytest.raises(EditkitError, match="does not have this capability"):
         editkit.remove_capability(
@@ -216,20 +212,35 @@ def test_what_a_model_was_never_taught_cannot_be_removed_from_it(tmp_path: Path)
 
 
 def test_a_killed_run_resumes_to_the_same_result(removed: Removed, tmp_path: Path) -> None:
+    """The command, killed while it asks on ``report``, and again to the end: a checkpoint with its evidence."""
     out, work, straight = tmp_path / "out", tmp_path / "work", removed("quick").summary()
+    whole, begun = cells_in(removed.cache), without_report(removed.cache, work)
+    assert whole / 2 < begun < whole
     command = [sys.executable, "-m", "editkit", "remove-capability", str(removed.recipe)]
     command += ["--out", str(out), "--work", str(work), "--json"]
-    whole = removed.cells["quick"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None and cells_in(work) < whole / 2:
-            time.sleep(0.05)
+        while process.poll() is None and cells_in(work) <= begun:
+            time.sleep(0.1)
         assert process.poll() is None, "it was at work when it was killed"
         process.send_signal(signal.SIGKILL)
     assert not out.exists()
-    assert whole / 2 <= cells_in(work) < whole
-    resumed = subprocess.run(command, capture_output=True, text=True)
-    assert resumed.returncode == 0, resumed.stderr
+    assert begun < cells_in(work) < whole
+    resumed = CliRunner().invoke(main, command[3:])
+    assert resumed.exit_code == 0, resumed.stderr
     assert cells_in(work) == whole, "no measurement is lost"
     told = json.loads(resumed.stdout)
     for key in ("units", "rows", "random_heads", "verdict"):
         assert told[key] == straight[key]
+    assert verify.verify(out, resolve(None)).against_base
+
+
+def without_report(cache: Path, work: Path) -> int:
+    """What a run has measured that has chosen its heads: all but the answers on ``report``. Returns how many cells."""
+    work.mkdir()
+    with closing(sqlite3.connect(next(cache.rglob("*.sqlite")))) as whole:
+        whole.execute("VACUUM INTO ?", (str(work / "measurements.sqlite"),))
+    asked = [example.id for task in TAUGHT.values() for example in examples_of(task, "report")]
+    with closing(sqlite3.connect(work / "measurements.sqlite")) as store, store:
+        gone = "substr(example, 1, instr(example, '#') - 1) IN (SELECT value FROM json_each(?))"
+        store.execute(f"DELETE FROM cell WHERE {gone}", (json.dumps(asked),))
+    return cells_in(work)
