@@ -12,6 +12,7 @@ import base64
 import hashlib
 import math
 from collections.abc import Sequence
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -71,10 +72,11 @@ def render(outcome: Outcome) -> str:
         **_map(layers, localization),
         **_figures(outcome),
     }
-    return _environment(scale(layers)).get_template("report.html.jinja").render(values)
+    return _template().render(values)
 
 
-def _environment(strongest: float) -> Any:
+@cache
+def _template() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -92,9 +94,9 @@ def _environment(strongest: float) -> Any:
         "bounds": lambda effect: wording.effect_span(effect.low, effect.high),
         "unknown": math.isnan,
         # Square root: a small but certain effect must not look like none.
-        "shade": lambda effect: f"{math.sqrt(min(1.0, abs(effect) / strongest)):.3f}",
+        "shade": lambda effect, strongest: f"{math.sqrt(min(1.0, abs(effect) / strongest)):.3f}",
     }
-    return environment
+    return environment.get_template("report.html.jinja")
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -131,7 +133,7 @@ def _map(layers: tuple[MapLayer, ...], localization: Localization) -> dict[str, 
         "widest": widest,
         "label_step": 1 if widest <= 40 else 4,
         "total": sum(len(layer.cells) for layer in layers),
-        "scale": wording.percent(scale(layers)),
+        "largest": scale(layers),
         "strongest": strongest,
         "group_spans": _group_spans(layers),
     }
