@@ -182,7 +182,7 @@ NONSENSE = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     model_type=st.sampled_from(
         ["llama", "novel", "zamba", "gpt2", "laguna", "longcat_flash", "inkling_text", "falcon"]

@@ -1,4 +1,7 @@
-"""GGUF files as input: the header's reader against hostile files, and the conversion to an ordinary checkpoint."""
+"""GGUF files as input: the header's reader against hostile files, and the conversion to an ordinary checkpoint.
+
+If one fails: a crafted file exhausts the machine, or what is measured is not what the file holds.
+"""
 
 from __future__ import annotations
 

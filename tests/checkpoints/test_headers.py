@@ -136,7 +136,7 @@ def _flipped(draw: st.DrawFn) -> bytes:
     return bytes(raw[: draw(st.integers(0, len(raw)))]) if draw(st.booleans()) else bytes(raw)
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(raw=_structured | _flipped() | st.binary(max_size=128))
 @example(raw=_file(_GOOD, bytes(29)))
 @example(raw=_file(_GAP, bytes(12)))
@@ -156,7 +156,6 @@ def test_any_bytes_are_read_or_refused_and_never_read_beyond(raw: bytes) -> None
     assert sum(end - start for start, end in spans) == len(raw) - 8 - int.from_bytes(raw[:8], "little")
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     shapes=st.dictionaries(st.from_regex(r"[a-z0-9_.]{1,12}", fullmatch=True), st.lists(st.integers(0, 5), max_size=3)),
     dtype=st.sampled_from([np.float32, np.int8, np.float64, np.uint16]),

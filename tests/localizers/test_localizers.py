@@ -185,7 +185,7 @@ def test_the_papers_grid_measures_each_row_once() -> None:
     assert ranking.diagnostics["settings_tried"] == 4 and np.isnan(ranking.p).all()
 
 
-@pytest.mark.parametrize("units", [64, 96, 128, 256, 512, 1024])
+@pytest.mark.parametrize("units", [64, 144, 1024])
 @pytest.mark.parametrize("given", [False, True], ids=["alone", "with a prior"])
 def test_auto_stays_under_half_of_one_shot(units: int, given: bool) -> None:
     effects = np.random.default_rng(2).normal(0, 0.015, units)

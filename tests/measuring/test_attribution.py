@@ -60,7 +60,7 @@ def test_integrated_scores_add_up_to_the_knockout_of_the_layer(model: LanguageMo
     whole = answers(model, rows, site, torch.ones(site.units), False)
     with knocked_out(model.network, model.architecture, model.architecture.all_of([site])):
         without = answers(model, rows, site, torch.ones(site.units), False)
-    [scores] = attributions(model, rows, [site], steps=200)
+    [scores] = attributions(model, rows, [site], steps=60)
     assert np.abs(whole - without).max() > 0.05
     assert np.allclose(scores.sum(1), whole - without, atol=0.02 * float(np.abs(whole - without).max()))
 

@@ -17,7 +17,7 @@ from threading import Barrier
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from editkit.checkpoints.knockout import Knockout
@@ -28,7 +28,6 @@ MASK = Knockout.of(np.array([0, 2]))
 OTHER = Knockout.of(np.array([1]))
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.dictionaries(
         st.text(min_size=1, max_size=20).filter(lambda text: text.isprintable()),

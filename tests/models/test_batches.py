@@ -6,7 +6,7 @@ If one fails: a request is dropped or asked twice, or a batch outgrows the memor
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from editkit.checkpoints.knockout import NOTHING, Knockout
@@ -40,7 +40,6 @@ def _cut(case: Case, budget: int, *, prefixes: bool = True, padded: bool = True)
     return list(batches(requests, rows, out, layers, prefixes=prefixes, padded=padded, budget=lambda: budget))
 
 
-@settings(max_examples=200, deadline=None)
 @given(cases(), st.sampled_from([1, 50, 300, 10**6]), st.booleans())
 def test_every_request_once_like_with_like_within_the_budget(case: Case, budget: int, prefixes: bool) -> None:
     requests, rows, out, layers = case
@@ -60,7 +59,6 @@ def test_every_request_once_like_with_like_within_the_budget(case: Case, budget:
         assert tokens <= budget or len(batch.places) == 1
 
 
-@settings(max_examples=200, deadline=None)
 @given(cases())
 def test_a_beginning_runs_apart_only_where_it_is_long_and_saves_enough(case: Case) -> None:
     _, rows, out, _ = case
@@ -81,7 +79,6 @@ def test_the_shared_length_is_the_longest_beginning_that_leaves_every_row_a_toke
     assert len(longer) > 1 or any(len(row) <= found + 1 for row in contexts)
 
 
-@settings(max_examples=100, deadline=None)
 @given(cases())
 def test_without_padding_only_rows_of_one_length_run_together(case: Case) -> None:
     requests, rows, _, _ = case

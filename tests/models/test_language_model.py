@@ -9,7 +9,6 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -48,20 +47,16 @@ REQUESTS: tuple[Request, ...] = tuple(
 )
 
 
-@pytest.fixture(scope="module")
-def model() -> Iterator[LanguageModel]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield load(dtype="float32")
-    torch.set_num_threads(threads)
+@pytest.fixture
+def model(organism: LanguageModel) -> LanguageModel:
+    return organism
 
 
-@pytest.mark.parametrize("tokens", [1, 40, 100, 10**6])
-def test_answers_do_not_depend_on_the_batch_size(model: LanguageModel, tokens: int) -> None:
+def test_answers_do_not_depend_on_the_batch_size(model: LanguageModel) -> None:
     masks = random_masks(model, len(REQUESTS))
     alone = [model.answer([request], masks[[place]])[0] for place, request in enumerate(REQUESTS)]
-    together = replace(model, budget=Budget(tokens)).answer(REQUESTS, masks)
-    assert_same(alone, together)
+    for tokens in (1, 100, 10**6):
+        assert_same(alone, replace(model, budget=Budget(tokens)).answer(REQUESTS, masks))
 
 
 def test_answers_do_not_depend_on_the_order(model: LanguageModel) -> None:
@@ -106,24 +101,20 @@ def test_generation_is_greedy_decoding_by_hand(model: LanguageModel) -> None:
     assert text == model.tokenizer.decode(ids[start:], skip_special_tokens=True)
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [
-        {"repetition_penalty": 1.5},
-        {"min_new_tokens": 12},
-        {"no_repeat_ngram_size": 1},
-        {"return_dict_in_generate": True},
-        {"stop_strings": ["8", "1"]},
-    ],
-    ids=lambda setting: next(iter(setting)),
-)
-def test_generation_is_greedy_whatever_the_checkpoint_asks_for(
-    setting: dict[str, Any], model: LanguageModel, tmp_path: Path
-) -> None:
+ASKED_FOR = {
+    "repetition_penalty": 1.5,
+    "min_new_tokens": 12,
+    "no_repeat_ngram_size": 1,
+    "return_dict_in_generate": True,
+    "stop_strings": ["8", "1"],
+}
+
+
+def test_generation_is_greedy_whatever_the_checkpoint_asks_for(model: LanguageModel, tmp_path: Path) -> None:
     folder = tmp_path / "asking"
     shutil.copytree(model.source.directory, folder)
     path = folder / "generation_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | setting))
+    path.write_text(json.dumps(json.loads(path.read_text()) | ASKED_FOR))
     asking = load(folder, dtype="float32", check=False)
     assert asking.generate(PROMPTS, max_new_tokens=16) == model.generate(PROMPTS, max_new_tokens=16)
     assert asking.network.generation_config.eos_token_id == model.tokenizer.eos_token_id
@@ -139,7 +130,7 @@ from editkit.models.memory import Budget
 from editkit.tasks.task import Loglikelihood
 
 torch.set_num_threads(1)
-model = load(dtype="float32")
+model = load(dtype="float32", check=False)
 requests = [Loglikelihood(f"{number} " + "What is 23 plus 45? " * 16, f" {number}") for number in range(120)]
 plain = replace(model, budget=Budget(500)).answer(requests[:20], None)
 status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
@@ -218,10 +209,10 @@ def test_public_knocked_out_reaches_generate(model: LanguageModel) -> None:
 
 
 @pytest.mark.parametrize("where", ["cpu", "disk"])
-def test_hooks_compose_with_dispatch(where: str, tmp_path) -> None:
+def test_hooks_compose_with_dispatch(where: str, model: LanguageModel, tmp_path) -> None:
     """Layers spread by accelerate, some of them held on disk and fetched as they run: the same answers."""
     dispatch_model: Any = import_module("accelerate").dispatch_model  # its annotations forbid what its docs show
-    plain, spread = load(dtype="float32"), load(dtype="float32")
+    plain, spread = model, load(device="cpu", dtype="float32", check=False)
     layers = plain.architecture.layers
     places = {f"model.layers.{layer}": where if layer % 2 else "cpu" for layer in range(layers)}
     places |= dict.fromkeys(("model.embed_tokens", "model.norm", "model.rotary_emb", "lm_head"), "cpu")
@@ -230,7 +221,7 @@ def test_hooks_compose_with_dispatch(where: str, tmp_path) -> None:
     assert (held > 0) == (where == "disk")
     masks = random_masks(plain, len(REQUESTS))
     assert_same(plain.answer(REQUESTS, masks), spread.answer(REQUESTS, masks))
-    heads = np.eye(len(plain.architecture.heads), dtype=bool)
+    heads = np.eye(len(plain.architecture.heads), dtype=bool)[::6]
     single = [REQUESTS[3]] * len(heads)
     assert_same(plain.answer(single, heads), spread.answer(single, heads))
 

@@ -70,7 +70,9 @@ def test_every_row_runs_once_and_in_order_in_batches_that_fit(
     ],
     ids=["cuda", "cpu", "mps", "mps-buffer", "cuda-driver", "cublas", "python"],
 )
-def test_every_way_of_running_out_halves_the_batch(error: Exception) -> None:
+def test_every_way_of_running_out_halves_the_batch(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("editkit.models.memory.free", lambda: None)
+
     def run(part: list[int]) -> int:
         if len(part) > 2:
             raise error
@@ -138,15 +140,14 @@ def limited(most: int, real: Callable[..., Any]) -> Callable[..., Any]:
 def test_gradients_adapt_to_the_memory(measure: LikelihoodMeasure, monkeypatch: pytest.MonkeyPatch) -> None:
     """A backward pass needs more memory than any other, and a large model's first batch is sure to be too large."""
     found, real = [], torch.autograd.grad
-    for most in (100, 3, 1):
+    for most in (100, 1):
         monkeypatch.setattr(torch.autograd, "grad", limited(most, real))
         prior = gate_prior(measure, steps=2)
         assert prior is not None
         effects, _ = prior()
         assert effects is not None
         found.append(effects)
-    for other in found[1:]:
-        np.testing.assert_allclose(found[0], other, rtol=1e-2, atol=1e-4)
+    np.testing.assert_allclose(*found, rtol=1e-2, atol=1e-4)
 
 
 @pytest.mark.parametrize("error", [FULL, RuntimeError("derivative for aten::fused is not implemented")])
@@ -176,7 +177,7 @@ class Watched:
     def __call__(self, *_: Any, **__: Any) -> LanguageModel:
         gc.collect()
         assert self.last() is None, "two models at once"
-        model = load()
+        model = load(check=False)
         self.last, self.loads = weakref.ref(model), self.loads + 1
         return model
 

@@ -149,6 +149,7 @@ def test_marked_heads_are_reached_by_tab_even_without_the_script():
     assert len(tabbed) == 5 + 3
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_groups_are_marked_only_where_heads_share_keys():
     found = evidence()
     assert page().count('class="kv-name') == 8
@@ -158,6 +159,7 @@ def test_groups_are_marked_only_where_heads_share_keys():
     assert 'class="kv-name' not in rendered(replace(found, provenance=unknown))
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("shape", [(), (LayerShape(1, 6, 2), LayerShape(4, 24, 8)), (LayerShape(0, 1),)])
 def test_any_shape_makes_a_page(shape):
     found = evidence()
@@ -187,6 +189,7 @@ def test_answers_of_the_removed_capability_are_covered_and_the_others_are_not():
     assert not re.search(r"<details[^>]* open", page())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_audits_are_shown_with_their_verdict():
     shown = rendered(evidence(), Exhibits(audits=(Audit("relearn", "50 steps bring back 12 points.", False),)))
     assert "did not hold: 50 steps" in shown and "Relearning: whether" not in shown
@@ -202,6 +205,7 @@ def test_a_page_without_a_model_says_so():
     assert len(tabbed) == 5 + 1, "the heads and the legend"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_override_is_on_the_page():
     found = evidence("goal-missed")
     shown = rendered(replace(found, provenance=replace(found.provenance, override="swear kept 41 %")))
@@ -287,13 +291,35 @@ def browse(path: Path) -> tuple[str, str]:
     return done.stdout, "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
 
 
-def test_a_real_browser_runs_it_without_a_word(tmp_path):
+WALK = """
+const seen = [];
+const here = () => document.activeElement.getAttribute("aria-label").split(/[,;]/)[0];
+document.querySelector(".cell.removed").focus(); seen.push(here());
+for (const key of ["ArrowRight", "ArrowDown", "ArrowDown", "ArrowLeft", "Home", "ArrowUp", "ArrowLeft", "End"]) {
+  document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true})); seen.push(here());
+}
+document.title = seen.join(" ");
+"""
+ATTACK = '<script>document.body.className = "owned"</script><img src="https://evil.example/x.png">'
+
+
+def test_a_real_browser_runs_it_walks_the_map_and_blocks_what_was_smuggled_in(tmp_path):
+    """The policy itself, which is told of the walk alone: no other script runs, nothing is fetched, all else is quiet.
+
+    The page's own script left one way into the map, and arrow keys walk it.
+    """
+    known = base64.b64encode(hashlib.sha256(WALK.encode()).digest()).decode()
+    text = page().replace("script-src ", f"script-src 'sha256-{known}' ", 1)
+    assert text != page()
+    text = text.replace("</main>", f"{ATTACK}</main>").replace("</body>", f"<script>{WALK}</script></body>")
     path = tmp_path / "page.html"
-    path.write_text(page(), encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     dom, said = browse(path)
-    assert said == ""
-    # The script ran: it left one way into the map.
     assert dom.count('tabindex="-1"') == 143
+    assert "<title>L1H5 L1H6 L2H6 L3H6 L3H5 L3H0 L2H0 L2H0 L2H23</title>" in dom
+    assert 'class="owned"' not in dom
+    blocked = [line for line in said.splitlines() if "script-src" in line or "evil.example" in line]
+    assert len(blocked) == 2 and blocked == said.splitlines()
 
 
 def test_a_real_browser_shows_it_without_scripts(tmp_path):
@@ -305,30 +331,3 @@ def test_a_real_browser_shows_it_without_scripts(tmp_path):
     seen = (imread(picture)[..., :3] * 255).round().reshape(-1, 3)
     for colour in ((0x14, 0x68, 0x3F), (0xB5, 0x39, 0x1C), (0x1F, 0x6B, 0x8F)):  # verdict, removed heads, kept tasks
         assert (abs(seen - colour).max(axis=1) <= 2).sum() > 100, f"nothing is drawn in {colour}"
-
-
-def test_arrow_keys_walk_the_map(tmp_path):
-    walk = """
-    const seen = [];
-    const here = () => document.activeElement.getAttribute("aria-label").split(/[,;]/)[0];
-    document.querySelector(".cell.removed").focus(); seen.push(here());
-    for (const key of ["ArrowRight", "ArrowDown", "ArrowDown", "ArrowLeft", "Home", "ArrowUp", "ArrowLeft", "End"]) {
-      document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true})); seen.push(here());
-    }
-    document.title = seen.join(" ");
-    """
-    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page())
-    path = tmp_path / "page.html"
-    path.write_text(text.replace("</body>", f"<script>{walk}</script></body>"), encoding="utf-8")
-    dom, _ = browse(path)
-    assert "<title>L1H5 L1H6 L2H6 L3H6 L3H5 L3H0 L2H0 L2H0 L2H23</title>" in dom
-
-
-def test_a_real_browser_blocks_what_was_smuggled_in(tmp_path):
-    """The policy itself: even a script in the markup would not run, nor would anything be fetched."""
-    attack = '<script>document.title = "owned"</script><img src="https://evil.example/x.png">'
-    path = tmp_path / "page.html"
-    path.write_text(page().replace("</main>", attack + "</main>"), encoding="utf-8")
-    dom, said = browse(path)
-    assert "<title>owned" not in dom
-    assert "script-src" in said and "evil.example" in said

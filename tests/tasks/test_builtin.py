@@ -13,7 +13,7 @@ from dataclasses import FrozenInstanceError
 from types import ModuleType
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from editkit.tasks.builtin import TASKS, TAUGHT, arithmetic, code, recall, sort, story
@@ -91,7 +91,6 @@ def test_the_right_answer_scores_one_and_collapse_is_not_valid(task: Task) -> No
 
 
 @pytest.mark.parametrize("task", TEXT, ids=lambda task: task.name)
-@settings(max_examples=60, deadline=None)
 @given(
     text=st.one_of(st.text(max_size=80), st.text("AB 0123.,()=-*\n`def:xyhat", max_size=60)), index=st.integers(0, 499)
 )

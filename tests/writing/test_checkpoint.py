@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from editkit.checkpoints import headers
@@ -78,7 +78,6 @@ def test_packed_weights_are_refused_with_the_remedy(tmp_path: Path, dtype: str) 
     assert not (tmp_path / "out").exists()
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     first=st.integers(0, 40),
     length=st.integers(1, 9),

@@ -1,4 +1,7 @@
-"""The edit inside a GGUF file: exact zeros where it should be, the base's bytes everywhere else, and the way back."""
+"""The edit inside a GGUF file: exact zeros where it should be, the base's bytes everywhere else, and the way back.
+
+If one fails: a quantized file that people run holds another edit than the one that was measured.
+"""
 
 from __future__ import annotations
 
