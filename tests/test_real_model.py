@@ -50,18 +50,18 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
         return load(str(file), device="cpu", dtype="bfloat16")
 
 
-def score(model: LanguageModel, task: str, heads: list[str]) -> float:
+def score(model: LanguageModel, task: str, heads: list[str], examples: int) -> float:
     with opened(None) as store:
         ledger = Ledger(model, store)
-        asked = examples_of(TASKS[task], "report", limit=40)
+        asked = examples_of(TASKS[task], "report", limit=examples)
         [cells] = task_scores(ledger, TASKS[task], asked, ledger.mask(map(parse, heads)))
     return float(np.mean([cell.value for cell in cells]))
 
 
 def test_one_head_of_270_carries_few_shot_addition_and_hardly_anything_of_plurals(real: LanguageModel) -> None:
     assert len(real.architecture.heads) == 270
-    assert score(real, "addition", []) - score(real, "addition", ["L20H8"]) > 0.25
-    assert abs(score(real, "plurals", []) - score(real, "plurals", ["L20H8"])) < 0.15
+    assert score(real, "addition", [], 40) - score(real, "addition", ["L20H8"], 40) > 0.25
+    assert abs(score(real, "plurals", [], 24) - score(real, "plurals", ["L20H8"], 24)) < 0.15
 
 
 def test_the_real_model_answers_in_chat(real: LanguageModel) -> None:
@@ -79,6 +79,7 @@ def removed(real: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> Ou
         return editkit.remove_capability(RECIPE, model=real, out=folder / "out", session=Session(folder / "work"))
 
 
+@pytest.mark.thorough
 def test_a_set_is_chosen_without_the_heads_that_everything_needs(removed: Outcome) -> None:
     [target] = [row for row in removed.report.rows if row.role == "target"]
     assert target.before.mean - target.after.mean > 0.3
@@ -86,6 +87,7 @@ def test_a_set_is_chosen_without_the_heads_that_everything_needs(removed: Outcom
     assert removed.report.verdict.status in ("met", "reduced")
 
 
+@pytest.mark.thorough
 def test_every_other_format_is_reported_and_no_part_of_the_verdict(removed: Outcome) -> None:
     assert [row.task for row in removed.report.rows if row.role == "transfer"] == ["addition-words"]
     assert not any("addition-words" in reason for reason in removed.report.verdict.reasons)
@@ -93,8 +95,9 @@ def test_every_other_format_is_reported_and_no_part_of_the_verdict(removed: Outc
     assert "on one prompt format" in card and "never saw" in card and "frontier.png" in card
 
 
-def test_what_was_written_in_half_precision_is_exactly_the_edit(removed: Outcome) -> None:
-    verify(removed.out, smollm2.path())
+@pytest.mark.thorough
+def test_what_was_written_in_half_precision_is_exactly_the_edit(real: LanguageModel, removed: Outcome) -> None:
+    verify(removed.out, real.source)
     report = json.loads((removed.out / "editkit" / "report.json").read_text("utf-8"))
     assert report["frontier"] and report["verdict"]["status"] == removed.report.verdict.status
 
