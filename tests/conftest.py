@@ -135,7 +135,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def known_heads(undrawn: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Swearing need not be searched for: removals are told its planted heads."""
-    from editkit.removal import remove
+    from editkit.removal import locate
     from tests.known_heads import FOUND
 
-    monkeypatch.setattr(remove, "localize", lambda *_, **__: FOUND)
+    monkeypatch.setattr(locate, "localize", lambda *_, **__: FOUND)

@@ -71,11 +71,11 @@ def test_the_real_model_answers_in_chat(real: LanguageModel) -> None:
 
 @pytest.fixture(scope="module")
 def removed(real: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    from editkit.removal import remove
+    from editkit.removal import locate
 
     folder = tmp_path_factory.mktemp("removed")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(remove, "localize", lambda *_, **__: FOUND)
+        patch.setattr(locate, "localize", lambda *_, **__: FOUND)
         return editkit.remove_capability(RECIPE, model=real, out=folder / "out", session=Session(folder / "work"))
 
 
@@ -107,10 +107,10 @@ def test_what_was_written_in_half_precision_is_exactly_the_edit(real: LanguageMo
 def test_the_last_check_holds_in_other_precisions_resumed_and_not(
     dtype: str, real: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from editkit.removal import remove
+    from editkit.removal import locate
 
     one_head = replace(FOUND, order=tuple(effect for effect in FOUND.order if effect.unit == Head(20, 8)))
-    monkeypatch.setattr(remove, "localize", lambda *_, **__: one_head)
+    monkeypatch.setattr(locate, "localize", lambda *_, **__: one_head)
     model, session = load(str(real.source.directory), device="cpu", dtype=dtype), Session(tmp_path / "work")
     few = {"examples": {"choose": 8, "report": 20}, "random_sets": 2, "universal_examples": 4}
     recipe = changed(RECIPE, {"heads": 1, "transfer": (), "retain": ["plurals"], **few})
