@@ -31,10 +31,12 @@ from editkit.removal.find_heads import control_measures
 from editkit.tasks.task import examples_of
 from editkit.units import PLAIN, Unit
 
+ATTRIBUTED = 60
+"""Examples of each task, at least, whose right answers are attributed: a retained task that few speak for is harmed."""
 LISTED = 512
 """Neurons that are kept in order; sets are made of these."""
-ALONE = 24
-"""Of these, so many are knocked out one by one."""
+ALONE, ASKED = 24, 20
+"""Of these, so many are knocked out one by one, on so many examples."""
 TOGETHER = 30
 """And so many at once: whether there is anything to find, and which retained tasks are related."""
 SHARED = 100
@@ -56,11 +58,12 @@ def localize_neurons(ledger: Ledger, wanted: Capability, *, seed: int = 0) -> Lo
         why = "; ".join(part.reason for part in architecture.unreachable_neurons) or "routed experts have no gates"
         raise EditkitError(f"No neuron of this {architecture.model_type} can be searched: {why}. Use --units heads.")
     with ledger.stage("Baseline answers") as told:
+        most = max(ATTRIBUTED, recipe.examples.locate)
         targets = {
-            task.name: likelihood_measure(told, task, examples_of(task, "locate", limit=recipe.examples.locate))
+            task.name: likelihood_measure(told, task, examples_of(task, "locate", limit=most))
             for task in wanted.targets
         }
-        controls = control_measures(told, wanted.retain, recipe.universal_examples)
+        controls = control_measures(told, wanted.retain, max(ATTRIBUTED, recipe.universal_examples))
     both = targets | controls
     with ledger.stage("Attributing answers to neurons", sum(measure.examples for measure in both.values())) as told:
         means = {name: _attributed(told, measure) for name, measure in both.items()}
@@ -70,7 +73,8 @@ def localize_neurons(ledger: Ledger, wanted: Capability, *, seed: int = 0) -> Lo
     with ledger.stage("Finding neurons") as told:
         at_once = tuple(_lost(told, measure, [Knockout.of(places[:TOGETHER])]) for measure in targets.values())
         found = all(weigh(lost, 1, np.random.default_rng(seed)).needed[0] for lost in at_once)
-        first = replace(next(iter(targets.values())), ledger=told)
+        first = next(iter(targets.values()))
+        first = replace(first, ledger=told, anchors=first.anchors[:ASKED])
         alone = weigh(
             _lost(told, first, [Knockout.of(place[None]) for place in places[:ALONE]]),
             len(order),
@@ -148,9 +152,10 @@ def _related(
     """Retained tasks that lose much where the target's neurons go that no *other* task needs; and how much."""
     related = {}
     for name, measure in controls.items():
+        few = measure.anchors[:ASKED]
         others = {other: mean for other, mean in needed.items() if other != name}
         first = np.argsort(-contrast(given, others), kind="stable")[:TOGETHER]
-        asked = replace(measure, ledger=ledger, columns=(Knockout.of(_places(ledger, first)),))
+        asked = replace(measure, ledger=ledger, anchors=few, columns=(Knockout.of(_places(ledger, first)),))
         before, after = asked(np.array([[False], [True]])).mean(axis=1)
         if before > 0 and (before - after) / before >= RELATED:
             related[name] = float((before - after) / before)
