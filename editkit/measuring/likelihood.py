@@ -108,10 +108,10 @@ def _anchor(ledger: Ledger, task: Task, example: Example, cell: Cell) -> Anchor:
         text = tokenizer.decode(tokens) if len(tokens) == ANCHOR_TOKENS else cell.output
         return Anchor(example, (Loglikelihood(first.prompt, text, first.chat),))
     choices = tuple(request for request in requests if isinstance(request, Loglikelihood))
-    return Anchor(example, choices, _accepted(task, example, len(choices)))
+    return Anchor(example, choices, accepted(task, example, len(choices)))
 
 
-def _accepted(task: Task, example: Example, choices: int) -> int:
+def accepted(task: Task, example: Example, choices: int) -> int:
     """The first choice that the task counts as right where the model finds it certain and the others impossible.
 
     Which one the model took is the task's to say: tasks compare sums, or means per token or per character.
