@@ -80,7 +80,8 @@ class Erased:
     """One data set without one located set, and without each random set of the same sizes in the same layers.
 
     Before and after. Likelihoods are of the model's own right answers, from 0 to 1, empty where it has too few; scores
-    are of its answers as the task judges them, those of random sets and ``few_score`` on the first ``few`` examples.
+    are of its answers as the task judges them; those of random sets and ``few_score`` on the first ``few`` examples of
+    a data set of the capability.
     ``p``: the rank of the located set's drop among the random ones.
     """
 
@@ -94,9 +95,9 @@ class Erased:
     score: tuple[float, float]
     collapse: float
     few: int
-    few_score: tuple[float, float]
+    few_score: tuple[float, ...]
     random_score: tuple[float, ...]
-    p_score: float
+    p_score: float | None
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,8 @@ def weights_of(network: torch.nn.Module, architecture: Architecture, units: Knoc
     names = {id(parameter): name for name, parameter in network.named_parameters()}
     parts: dict[str, torch.Tensor] = {}
 
-    def take(parameter: torch.nn.Parameter, axis: int, chosen: np.ndarray) -> None:
+    def take(module: torch.nn.Module, name: str, axis: int, chosen: np.ndarray) -> None:
+        parameter = module.get_parameter(name)
         name = names[id(parameter)]
         part = parts.setdefault(name, torch.zeros(parameter.shape, dtype=torch.bool, device=parameter.device))
         part.index_fill_(axis, torch.from_numpy(chosen).to(parameter.device), True)
@@ -63,12 +64,12 @@ def weights_of(network: torch.nn.Module, architecture: Architecture, units: Knoc
         if site.expert != PLAIN:
             raise EditkitError(f"{site.module}: neurons of routed experts cannot be trained alone.")
         read = modules[site.module]
-        take(read.weight, site.axis, (index[:, None] * site.width + np.arange(site.width)).ravel())
+        take(read, "weight", site.axis, (index[:, None] * site.width + np.arange(site.width)).ravel())
         for written in _writers(modules, site) if site.kind == "neuron" else ():
             rows = np.concatenate([index + start for start in range(0, _outputs(written, site), site.units)])
-            take(written.weight, 1 - site.axis, rows)
+            take(written, "weight", 1 - site.axis, rows)
             if written.bias is not None:
-                take(written.bias, 0, rows)
+                take(written, "bias", 0, rows)
     return parts
 
 

@@ -66,11 +66,13 @@ def enhanced(bench: Bench, samples: Sequence[Sample], chosen: np.ndarray) -> Ite
 
 
 def _courses(bench: Bench, samples: Sequence[Sample]) -> list[Course]:
-    schools = [
-        (sample.task.name, _lessons(bench.ledger.model, sample)) for sample in samples if sample.role == "capability"
+    settings = bench.settings
+    own = [sample for sample in samples if sample.role == "capability"]
+    schools = [(sample.task.name, rows) for sample in own if (rows := _lessons(bench.ledger.model, sample))]
+    seeds = range(bench.seed, bench.seed + settings.seeds)
+    grid = [
+        Course(name, arm, seed, rows) for name, rows in schools[: settings.schools] for seed in seeds for arm in ARMS
     ]
-    seeds = range(bench.seed, bench.seed + bench.settings.seeds)
-    grid = [Course(name, arm, seed, rows) for name, rows in schools if rows for seed in seeds for arm in ARMS]
     return [Course(seed=bench.seed), *grid] if grid else []
 
 

@@ -32,11 +32,13 @@ def erased(bench: Bench, samples: Sequence[Sample], located: Mapping[str, np.nda
 
 def _erased(bench: Bench, sample: Sample, name: str, out: Sequence[Knockout]) -> Erased:
     """``out``: nothing, the located set, then the random ones."""
-    task, asked, few = sample.task, sample.report, sample.report[: bench.settings.draw_examples]
+    task, asked = sample.task, sample.report
+    few = asked[: bench.settings.draw_examples] if sample.role == "capability" else ()
     with bench.ledger.stage(f"{task.name} without {name}", len(asked) * 2 + len(few) * (len(out) - 2)) as told:
         whole = task_scores(told, task, asked, out[:2])
-        draws = [_mean(row) for row in task_scores(told, task, few, out[2:])]
-    likely, after = _likelihoods(bench, sample, out), _mean(whole[1][: len(few)])
+        draws = [_mean(row) for row in task_scores(told, task, few, out[2:])] if few else []
+    likely = _likelihoods(bench, sample, out)
+    drawn = [_mean(row[: len(few)]) for row in whole] if few else []
     return Erased(
         located=name,
         task=task.name,
@@ -48,9 +50,9 @@ def _erased(bench: Bench, sample: Sample, name: str, out: Sequence[Knockout]) ->
         score=(_mean(whole[0]), _mean(whole[1])),
         collapse=sum(not cell.valid for cell in whole[1]) / len(asked),
         few=len(few),
-        few_score=(_mean(whole[0][: len(few)]), after),
+        few_score=tuple(drawn),
         random_score=tuple(draws),
-        p_score=random_set_p(after, draws),
+        p_score=random_set_p(drawn[1], draws) if few else None,
     )
 
 

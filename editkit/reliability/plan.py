@@ -59,9 +59,11 @@ class Settings(_Strict):
     draws: Annotated[int, Field(ge=0, le=10_000)] = 20
     """Random sets that erasing is compared with."""
     draw_examples: Count = 20
-    """On so many of a data set's examples random sets give answers; likelihoods are on all."""
+    """On so many examples of the capability's data sets random sets give answers; likelihoods are on all."""
     seeds: Annotated[int, Field(ge=0, le=100)] = 3
     """How often each set is trained; 0: nothing is."""
+    schools: Count = 8
+    """Trained on at most so many of the capability's data sets, the first."""
     train: Literal["specific", "common"] = "specific"
     """Which located set is trained: what no other data set needs; or all that the capability's have in common."""
     train_steps: Count = 40
@@ -131,15 +133,12 @@ def data_sets(plan: Plan, *, folder: Path = Path("."), allow_code: bool = False)
     Raises:
         EditkitError: an unknown task, or one that is named twice.
     """
-    roles: tuple[tuple[Role, tuple[Spec, ...]], ...] = (
-        ("capability", plan.capability),
-        ("content", plan.content),
-        ("other", plan.other),
-    )
     where = f"reliability {plan.reliability!r}"
-    tasks = tuple(
-        (find(spec, where=where, folder=folder, allow_code=allow_code), role) for role, specs in roles for spec in specs
-    )
+
+    def of(role: Role, specs: Sequence[Spec]) -> list[tuple[Task, Role]]:
+        return [(find(spec, where=where, folder=folder, allow_code=allow_code), role) for spec in specs]
+
+    tasks = (*of("capability", plan.capability), *of("content", plan.content), *of("other", plan.other))
     names = [task.name for task, _ in tasks]
     if twice := [name for name in names if names.count(name) > 1]:
         raise EditkitError(f"{where} names {twice[0]!r} more than once: drop all but one.")
