@@ -20,6 +20,7 @@ from editkit.cli.options import (
     work,
     write,
 )
+from editkit.cli.search import BUNDLED
 from editkit.cli.streams import note, show
 from editkit.errors import NotLocalized, UsageError
 
@@ -56,17 +57,7 @@ _how = stacked(
 @allow_code
 @work
 @as_json
-def reliability(
-    names: tuple[str, ...],
-    model: str | None,
-    revision: str | None,
-    content: tuple[str, ...],
-    other: tuple[str, ...],
-    out: Path | None,
-    as_json: bool,
-    seed: int,
-    **options: Any,
-) -> None:
+def reliability(names: tuple[str, ...], out: Path | None, as_json: bool, seed: int, **options: Any) -> None:
     """Test what a capability is located in: found again, erased, trained.
 
     RECIPE is a recipe or a plan (recipes/cnl); its formats are the data sets. Or name the tasks themselves.
@@ -80,14 +71,16 @@ def reliability(
     from editkit.workspace import work_for
 
     changes = {key: value for key in SETTINGS if (value := options.pop(key)) is not None}
-    plan, folder = plans.read(names, content=content, other=other)
+    plan, folder = plans.read(names, content=options.pop("content"), other=options.pop("other"))
     plan = plans.changed(plan, changes)
     where = out or Path(f"reliability-{plan.reliability}")
     if where.exists() and not where.is_dir():
         raise UsageError(f"--out {where}: there is a file of that name. Name another folder.")
     told = session(options)
     data = plans.data_sets(plan, folder=folder, allow_code=told.allow_code)
-    live = load_source(resolve(model, revision), placement(options))
+    if options["model"] is None:
+        note(BUNDLED)
+    live = load_source(resolve(options.pop("model"), options.pop("revision")), placement(options))
     kept = work_for(live.source.base, f"reliability-{plan.reliability}", seed, told.work)
     with opened(kept.store) as store:
         found = run(Ledger(live, store, told.stages), data, kept.folder, seed=seed)

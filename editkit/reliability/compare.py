@@ -59,11 +59,16 @@ def contrast(located: Sequence[Located], weight: float) -> list[Located]:
 
 
 def sets(located: Sequence[Located], cut: Cut) -> dict[str, np.ndarray]:
-    """``common``: what all data sets of the capability locate; ``specific``: of these, what no other data set does."""
-    own = [cut.choose(each.effect) for each in located if each.sample.role == "capability"]
+    """What the data sets of the capability have in common, bool[units] by name.
+
+    ``common``: what all locate; ``specific``: of these, what no other data set does; ``stable``: what every half of
+    every one locates by itself.
+    """
+    own = [each for each in located if each.sample.role == "capability"]
     needed = [cut.choose(each.effect) for each in located if each.sample.role != "capability"]
-    shared = common(own)
-    return {"common": shared, "specific": specific(shared, needed)}
+    shared = common([cut.choose(each.effect) for each in own])
+    stable = common([cut.choose(half) for each in own for half in each.halves])
+    return {"common": shared, "specific": specific(shared, needed), "stable": stable}
 
 
 def pairs(located: Sequence[Located], layer: np.ndarray, cut: Cut) -> list[Pair]:

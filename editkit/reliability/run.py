@@ -39,7 +39,13 @@ def reliability(ledger: Ledger, data: DataSets, folder: Path, *, seed: int = 0) 
     if not taught.any() and found["common"].any():
         notes.append("All common units are needed by other data sets too, so the common set was trained.")
         taught = found["common"]
-    distinct = {name: units for name, units in found.items() if name == "common" or (units != found["common"]).any()}
+    out = {"common": found["common"]}
+    if (found["specific"] != found["common"]).any():
+        out["specific"] = found["specific"]
+    if settings.contrast:
+        notes.append(
+            "With contrast sets of other capabilities are nearly disjoint by construction: see the same one's."
+        )
     return Reliability(
         capability=data.plan.reliability,
         model=model.source.base.model,
@@ -53,7 +59,7 @@ def reliability(ledger: Ledger, data: DataSets, folder: Path, *, seed: int = 0) 
         pairs=tuple(pairs(located, bench.layer, cut)),
         agreement=tuple(agreement(located, bench.layer, cut)),
         located={name: tuple(show(model.architecture.units(bench.knockout(units)))) for name, units in found.items()},
-        erased=tuple(erased(bench, asked, distinct)),
+        erased=tuple(erased(bench, asked, out)),
         enhanced=tuple(enhanced(bench, asked, taught)) if taught.any() else (),
         notes=tuple(notes),
     )

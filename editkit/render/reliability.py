@@ -45,7 +45,7 @@ def tables(found: Reliability) -> list[Grid]:
 def page(found: Reliability) -> str:
     """The whole run as Markdown."""
     sets = ", ".join(f"{len(units)} {name}" for name, units in found.located.items())
-    settings = ", ".join(f"{key} {value}" for key, value in found.settings.items())
+    settings = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in found.settings.items())
     parts = [
         f"# Reliability: {prose(found.capability)}",
         f"Model {code(found.model)}, {found.total:,} {found.units}; located by {found.chosen}: {sets}.",
@@ -138,20 +138,21 @@ def _erased(found: Reliability) -> Grid:
             _change(each.likelihood, each.random_likelihood, each.p_likelihood) if each.likelihood else ("", "", "")
         )
         collapse = wording.percent(each.collapse)
-        score = _change(each.score, each.random_score, each.p_score)
+        score = _change(each.score, each.few_score[0] if each.few_score else 0.0, each.random_score, each.p_score)
         return each.located, clean(each.task), each.role, *likely, *score, collapse
 
     head = ("erased", "data set", "role", "#likelihood", "#random", "#p", "#score", "#random", "#p", "#collapse")
     note = (
-        "Before → after, in percent. Likelihood: of the model's own right answers. Random: mean and lowest over sets "
-        "of as many units in the same layers. p: the rank of the located set's drop among them."
+        "Before → after, in percent. Likelihood: of the model's own right answers. Random: change in points by "
+        "sets of as many units in the same layers, mean and worst. p: the rank of the located set's drop among them."
     )
     return Grid("Erasing", head, tuple(map(row, found.erased)), note)
 
 
-def _change(both: Sequence[float], random: Sequence[float], p: float | None) -> tuple[str, str, str]:
+def _change(both: Sequence[float], start: float, random: Sequence[float], p: float | None) -> tuple[str, str, str]:
+    """``start``: what the random sets' scores changed from."""
     before, after = map(wording.percent, both)
-    draws = f"{wording.percent(mean(random))}, {wording.percent(min(random))}" if random else ""
+    draws = f"{wording.points(mean(random) - start)}, {wording.points(min(random) - start)}" if random else ""
     return f"{before} → {after}", draws, wording.probability(p) if random else ""
 
 

@@ -50,6 +50,7 @@ def test_every_part_is_there_and_can_be_read(first: tuple[Path, Reliability]) ->
     found = first[1]
     value = json.loads(found.to_json())
     assert value["published"] == PUBLISHED and value["chosen"] == "top 20"
+    assert {"common", "specific", "stable"} == set(value["located"]) and set(value["located"]["common"])
     assert {each["task"] for each in value["erased"]} == {"facts", "facts-letter", "sort"}
     assert {each["arm"] for each in value["enhanced"]} == {"none", "located", "random", "rest", "full"}
     numbers = {each.arm: each.numbers for each in found.enhanced}
