@@ -134,12 +134,11 @@ def _iou(each: Agreement) -> str:
 
 def _erased(found: Reliability) -> Grid:
     def row(each: Erased) -> tuple[str, ...]:
-        likely = (
-            _change(each.likelihood, each.random_likelihood, each.p_likelihood) if each.likelihood else ("", "", "")
-        )
-        collapse = wording.percent(each.collapse)
-        score = _change(each.score, each.few_score[0] if each.few_score else 0.0, each.random_score, each.p_score)
-        return each.located, clean(each.task), each.role, *likely, *score, collapse
+        likely, score = ("", "", ""), each.few_score[0] if each.few_score else 0.0
+        if each.likelihood:
+            likely = _change(each.likelihood, each.likelihood[0], each.random_likelihood, each.p_likelihood)
+        answers = _change(each.score, score, each.random_score, each.p_score)
+        return each.located, clean(each.task), each.role, *likely, *answers, wording.percent(each.collapse)
 
     head = ("erased", "data set", "role", "#likelihood", "#random", "#p", "#score", "#random", "#p", "#collapse")
     note = (
