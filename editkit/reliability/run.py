@@ -37,7 +37,7 @@ def reliability(ledger: Ledger, data: DataSets, folder: Path, *, seed: int = 0) 
     found = sets(located, cut)
     taught = found[settings.train]
     if not taught.any() and found["common"].any():
-        notes.append("All common units are needed by other data sets too, so the common set was trained.")
+        notes.append("All common units are located by other data sets too; what is trained is the common set.")
         taught = found["common"]
     out = {"common": found["common"]}
     if (found["specific"] != found["common"]).any():
