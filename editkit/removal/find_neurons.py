@@ -43,7 +43,7 @@ SHARED = 100
 """The overlap of the target's strongest neurons with a retained task's is counted on so many."""
 BACKWARD = 3
 """A pass forward and back costs about so many forward."""
-RELATED = 0.25
+RELATED = 1 / 3
 """A retained task is related if it loses this share of its score with the target's neurons."""
 
 
