@@ -20,7 +20,7 @@ from editkit.localizers.protocol import Measure
 from editkit.localizers.set_search import Budget, Measured, Point, ordered_search, set_search
 from editkit.measuring.columns import grouped
 from editkit.measuring.ledger import Ledger
-from editkit.measuring.likelihood import likelihood_measure
+from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
 from editkit.removal.capability import Capability
 from editkit.removal.choose import Choice, kept
 from editkit.removal.find_heads import control_measures
@@ -59,9 +59,11 @@ def search(ledger: Ledger, wanted: Capability, found: Localization) -> tuple[Fro
 
         def asked(groups: Sequence[Sequence[Unit]]) -> tuple[Measured, Measured]:
             columns, every = grouped(ledger.model.architecture, groups), np.arange(len(groups))
-            shares, points = ({name: replace(each, columns=columns) for name, each in part.items()}
-                              for part in (targets, controls))  # fmt: skip
-            return lost(shares, every, shares=True), lost(points, every)
+
+            def over(measures: Mapping[str, LikelihoodMeasure]) -> dict[str, LikelihoodMeasure]:
+                return {name: replace(each, columns=columns) for name, each in measures.items()}
+
+            return lost(over(targets), every, shares=True), lost(over(controls), every)
 
         groups = [*_heads(found, asked), *_blocks(found)]
         drops, damages = asked(groups)
