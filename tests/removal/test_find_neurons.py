@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from editkit.measuring.likelihood import likelihood_measure
 from editkit.measuring.store import opened
 from editkit.models.knockout import knocked_out
 from editkit.models.language_model import LanguageModel
+from editkit.removal import find_neurons
 from editkit.removal import recipe as recipes
 from editkit.removal.capability import Capability, capability
 from editkit.removal.find_neurons import ALONE, LISTED, localize_neurons
@@ -40,8 +42,16 @@ def wanted(text: str = RECIPE) -> Capability:
     return capability(recipes.parse(text, where="here"))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def few() -> Iterator[None]:
+    """Six examples of each task instead of sixty."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(find_neurons, "ATTRIBUTED", 6)
+        yield
+
+
 @pytest.fixture(scope="module")
-def found(organism: LanguageModel) -> Localization:
+def found(few: None, organism: LanguageModel) -> Localization:
     with opened(None) as store, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return locate(Ledger(organism, store), wanted())
