@@ -1,5 +1,6 @@
 # make demo      install, remove swearing from the bundled model, say where the card and the report are
 # make real      the same on a real model: fetch SmolLM2-135M-Instruct, remove addition; resumes where it was stopped
+#                make real REMOVE="addition --units neurons --also next-number": by neurons instead of heads
 # make test      install, run the tests, in two processes
 # make test-all  the same with all model types and what is large: a change of model code or of a library must pass it
 # make check     lint and type check
@@ -25,7 +26,7 @@ demo: .venv/installed
 real: .venv/installed $(REAL)
 	@$(BIN)/python -c "import gguf" 2> /dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[gguf]'
 	@rm -rf build/real
-	$(BIN)/editkit remove-capability addition --model $(REAL) --dtype $(or $(DTYPE),bfloat16) --work build/real-work --out build/real
+	$(BIN)/editkit remove-capability $(or $(REMOVE),addition) --model $(REAL) --dtype $(or $(DTYPE),bfloat16) --work build/real-work --out build/real
 	@echo
 	@echo "The model card:  build/real/README.md"
 	@echo "The report page: build/real/editkit/report.html"

@@ -140,14 +140,19 @@ def headline(
         f"({examples(row)}{f'; {note}' if (note := collapse_note(row)) else ''})"
         for row in asked
     ] or ["was not measured on the capability itself"]
-    elsewhere = [f"{name(row.task)} {percent(row.before.mean)} to {percent(row.after.mean)} %" for row in formats]
-    transfer = f" In formats that the search never saw: {', '.join(elsewhere)}." if elsewhere else ""
+
+    def listed(rows: Sequence[Row]) -> str:
+        return ", ".join(f"{name(row.task)} {percent(row.before.mean)} to {percent(row.after.mean)} %" for row in rows)
+
+    further = f" In formats that the search never saw: {listed(formats)}." if formats else ""
+    given_up = [row for row in report.rows if row.role == "also"]
+    further += f" Not retained: {listed(given_up)}." if given_up else ""
     lost, count = worst(report), len(retained(report))
     cost = "; no other task was measured."
     if lost is not None:
         tasks = "the one retained task" if count == 1 else f"{count} retained tasks"
         cost = f"; the worst change among {tasks} is {points(lost.delta.mean)} points ({name(lost.task)})."
-    return f"{verb} {head_count(edit, provenance)} {' and '.join(changes)}{cost}{transfer}"
+    return f"{verb} {head_count(edit, provenance)} {' and '.join(changes)}{cost}{further}"
 
 
 ATTEMPT = "The attempt, zeroing"

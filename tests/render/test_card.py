@@ -225,6 +225,14 @@ def test_a_removal_of_neurons_speaks_of_neurons_alone():
     assert "mlp-neurons" in front_matter(text)["tags"] and "attention-heads" not in front_matter(text)["tags"]
 
 
+def test_a_task_that_may_be_lost_is_in_the_first_sentence():
+    """The worst retained task alone would hide what was given up for the removal."""
+    found = evidence()
+    lost = replace(found.report.rows[1], role="also", after=Interval(0.31, 0.2, 0.4))
+    text = rendered(replace(found, report=replace(found.report, rows=(*found.report.rows, lost))))
+    assert f"Not retained: `{lost.task}` {wording.percent(lost.before.mean)} to 31.0 %." in text
+
+
 def test_collapse_is_named_beside_the_score():
     found = evidence("goal-missed")
     broken = replace(found.report.rows[0], collapse_after=0.825)
