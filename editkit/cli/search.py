@@ -162,6 +162,8 @@ def localize(name: str, out: Path | None, plot: Path | None, units: str | None, 
 
     require_folder("--out", out)
     require_folder("--plot", plot)
+    if plot is not None and units == "neurons":
+        raise UsageError("--plot draws a map of heads, and neurons have none. Leave it out, or ask for --units both.")
     recipe.read(name)  # a name that is none is told before anything heavy is imported or loaded
     from editkit import api
     from editkit.cli import tables
