@@ -141,12 +141,13 @@ def _tried(
     sets: Sequence[FrontierPoint],
     seed: int,
 ) -> Choice:
-    """Real answers on ``choose``, set after set, until one will do.
+    """Real answers on ``choose``, set after set, until one meets the criteria and no retained task is beyond its
+    budget, be it by chance. Else the best: by its status, then by its losses, then by what is left of the target.
 
     No dose curve: it shows the strongest heads one after another, and these sets are none of that.
     """
     trial, rng = trial_of(wanted, split="choose", seed=seed), np.random.default_rng(seed)
-    best, least, answered = sets[0], (2, 1.0), dict[frozenset, FrontierPoint]()
+    best, least, answered = sets[0], (2, True, 1.0), dict[frozenset, FrontierPoint]()
     with ledger.stage("Choosing a set") as told:
         before = [trial.sheet(told, task) for task in trial.tasks]
         for point in sets:
@@ -154,10 +155,12 @@ def _tried(
             answered[frozenset(point.units)] = replace(point, answers=_answers(before, after))
             status = judge(trial.rows(before, after), trial.criteria).status
             pairs = list(zip(before, after, strict=True))[: len(wanted.targets)]
-            rank = RANKS[status], max(kept(*pair, rng)[0] for pair in pairs)
+            losses = [first.mean - second.mean for first, second in zip(before, after, strict=True)][len(pairs) :]
+            beyond = max(losses) > wanted.recipe.damage.each + 1e-9
+            rank = RANKS[status], beyond, max(kept(*pair, rng)[0] for pair in pairs)
             if rank < least:
                 best, least = point, rank
-            if status == "met":
+            if status == "met" and not beyond:
                 break
     shown = tuple(answered.get(frozenset(point.units), point) for point in frontier)
     return Choice(frozenset(best.units), frontier=shown)

@@ -28,7 +28,9 @@ def test_an_example_is_in_step_with_the_templates(example):
     assert (example / "README.md").read_text("utf-8") == card.render(found), say
     written = (example / "editkit" / "report.html").read_text("utf-8")
     assert shown(written) == shown(page.render(found)), say
-    for name in ("heads.png", "deltas.png"):
+    figures = re.findall(r"\(editkit/(\w+\.png)\)", card.render(found))
+    assert "deltas.png" in figures
+    for name in figures:
         assert (example / "editkit" / name).read_bytes().startswith(b"\x89PNG"), say
 
 
