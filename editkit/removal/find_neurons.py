@@ -14,7 +14,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -148,9 +147,9 @@ def _related(
     given: Mapping[str, np.ndarray],
     needed: Mapping[str, np.ndarray],
     controls: Mapping[str, LikelihoodMeasure],
-) -> dict[str, Any]:
+) -> dict[str, float]:
     """Retained tasks that lose much where the target's neurons go that no *other* task needs; and how much."""
-    related = {}
+    related: dict[str, float] = {}
     for name, measure in controls.items():
         few = measure.anchors[:ASKED]
         others = {other: mean for other, mean in needed.items() if other != name}
