@@ -136,7 +136,7 @@ def ordered_search(drops: Measured, damages: Measured, candidates: int, budget: 
     """Search among candidates whose order already weighs what each gives against what it costs. Deterministic.
 
     One after another is added where that gains and stays within a level; then what the strongest within the budget can
-    do without is left out. A tenth of the cost of ``set_search``.
+    do without is left out. Far fewer sets are measured than by ``set_search``.
     """
     book = _Book(drops, damages, candidates, budget)
     for level in LEVELS:
