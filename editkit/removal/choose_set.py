@@ -142,12 +142,13 @@ def _tried(
     seed: int,
 ) -> Choice:
     """Real answers on ``choose``, set after set, until one meets the criteria and no retained task is beyond its
-    budget, be it by chance. Else the best: by its status, then by its losses, then by what is left of the target.
+    budget, be it by chance. Else the best: by its status, then by the points over the budget, then by what is left of
+    the target.
 
     No dose curve: it shows the strongest heads one after another, and these sets are none of that.
     """
     trial, rng = trial_of(wanted, split="choose", seed=seed), np.random.default_rng(seed)
-    best, least, answered = sets[0], (2, True, 1.0), dict[frozenset, FrontierPoint]()
+    best, least, answered = sets[0], (len(RANKS), 1.0, 1.0), dict[frozenset, FrontierPoint]()
     with ledger.stage("Choosing a set") as told:
         before = [trial.sheet(told, task) for task in trial.tasks]
         for point in sets:
@@ -156,7 +157,7 @@ def _tried(
             status = judge(trial.rows(before, after), trial.criteria).status
             pairs = list(zip(before, after, strict=True))[: len(wanted.targets)]
             losses = [first.mean - second.mean for first, second in zip(before, after, strict=True)][len(pairs) :]
-            beyond = max(losses) > wanted.recipe.damage.each + 1e-9
+            beyond = round(max(0.0, max(losses) - wanted.recipe.damage.each), 2)
             rank = RANKS[status], beyond, max(kept(*pair, rng)[0] for pair in pairs)
             if rank < least:
                 best, least = point, rank
