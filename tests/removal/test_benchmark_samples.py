@@ -33,6 +33,7 @@ from tests.tasks.test_execution import HUMANEVAL, MBPP, MISSING
 from tests.tasks.test_harness import ARC, DATA, GSM8K, MMLU
 
 pytestmark = [
+    pytest.mark.commit,
     pytest.mark.skipif(not DATA.is_dir(), reason="needs the sample data sets in ../shared/data"),
     # Real few-shot prompts are longer than what the organism reads.
     pytest.mark.filterwarnings("ignore:Prompts that do not fit"),

@@ -71,7 +71,10 @@ def smaller(grid: dict[str, Any]) -> dict[str, Any]:
     return grid
 
 
-@pytest.fixture(scope="module", params=["small", pytest.param("whole", marks=pytest.mark.thorough)])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("small", marks=pytest.mark.commit), pytest.param("whole", marks=pytest.mark.thorough)],
+)
 def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Measured:
     """The study in small, or as it is.
 

@@ -322,6 +322,7 @@ def test_a_real_browser_runs_it_walks_the_map_and_blocks_what_was_smuggled_in(tm
     assert len(blocked) == 2 and blocked == said.splitlines()
 
 
+@pytest.mark.commit
 def test_a_real_browser_shows_it_without_scripts(tmp_path):
     path, picture = tmp_path / "page.html", tmp_path / "page.png"
     quiet = re.sub(r"script-src '[^']*'", "script-src 'none'", page())

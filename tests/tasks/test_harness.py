@@ -22,6 +22,7 @@ from editkit.tasks.task import Generate, Likelihood, Loglikelihood, Output, Requ
 
 pytest.importorskip("lm_eval", reason="needs the extra: pip install 'editkit[eval]'")
 
+pytestmark = pytest.mark.commit
 DATA = Path(__file__).parents[3] / "shared" / "data"
 HERE = pytest.mark.skipif(not DATA.is_dir(), reason="needs the sample data sets in ../shared/data")
 
