@@ -179,7 +179,7 @@ def _reopened(ledger: Ledger, removal: Removal, measured: Probe, written: Writte
     """What the checkpoint answers where the model was, in batches like its own; it is gone again after."""
     model = ledger.model
     source = identified(resolve(written.directory, identify=False), written.weights)
-    shipped = load_source(source, model.placement, check=model.proved)
+    shipped = replace(load_source(source, model.placement, check=model.proved), padded=model.padded)
     shipped.budget.tokens = min(shipped.budget.tokens, model.budget.tokens)
     same_model(measured, plainly(shipped, measured.requests))
     return removal.trial.answers(replace(ledger, model=shipped), title="Answers, as written")
