@@ -40,12 +40,10 @@ which_model = stacked(
 device = click.option(
     "--device", default="auto", show_default=True, metavar="D", help="auto, cpu, cuda, cuda:1, mps or balanced."
 )
-placing = stacked(
-    device,
-    click.option(
-        "--dtype", default="auto", show_default=True, type=click.Choice(["auto", "float32", "bfloat16", "float16"])
-    ),
+dtype = click.option(
+    "--dtype", default="auto", show_default=True, type=click.Choice(["auto", "float32", "bfloat16", "float16"])
 )
+placing = stacked(device, dtype)
 remote_code = click.option("--trust-remote-code", is_flag=True, help="Run Python files that came with the model.")
 allow_code = click.option(
     "--allow-code-execution",

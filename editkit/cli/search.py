@@ -15,6 +15,7 @@ from editkit.cli.options import (
     FILE,
     allow_code,
     as_json,
+    dtype,
     method,
     placement,
     placing,
@@ -118,10 +119,11 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, **options: Any) -
 @which_model
 @method
 @which_units
+@dtype
 @as_json
-def plan(name: str, model: str | None, revision: str | None, as_json: bool, **changes: str | None) -> None:
+def plan(name: str, model: str | None, revision: str | None, dtype: str, as_json: bool, **changes: str | None) -> None:
     """What a run will cost; nothing is loaded."""
-    _show_plan(name, as_json, model, revision, _changes(changes))
+    _show_plan(name, as_json, _changes(changes), model=model, revision=revision, dtype=dtype)
 
 
 @click.command()
@@ -219,7 +221,8 @@ def _try_dry(
     from editkit.checkpoints.staging import check_free, default_out
     from editkit.render.evidence_folder import is_evidence_only
 
-    found = _show_plan(name, as_json, options["model"], options["revision"], changes)
+    asked = {key: options[key] for key in ("model", "revision", "dtype")}
+    found = _show_plan(name, as_json, changes, **asked)
     target = out or default_out(found.model, found.recipe)
     if not is_evidence_only(target):
         check_free(target, needed=found.disk)
@@ -237,11 +240,11 @@ def _ask_hub(repo: str, model: str | None, revision: str | None) -> None:
     console(sys.stderr).print(hub_tables.preflight(found))
 
 
-def _show_plan(name: str, as_json: bool, model: str | None, revision: str | None, changes: dict[str, Any]) -> Plan:
+def _show_plan(name: str, as_json: bool, changes: dict[str, Any], **asked: str | None) -> Plan:
     from editkit.cli import shapes
     from editkit.planning.run_cost import plan as planned
 
-    found = planned(name, model=model, revision=revision, changes=changes)
+    found = planned(name, changes=changes, **asked)
     print_json(found.to_dict()) if as_json else show(shapes.pairs(found.facts()))
     return found
 

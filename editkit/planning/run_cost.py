@@ -16,8 +16,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from editkit.localizers.adaptive import usual_budget
 from editkit.localizers.compressed import USUAL
 from editkit.planning.inspection import Inspection, inspect
@@ -87,11 +85,13 @@ def plan(
     *,
     model: str | None = None,
     revision: str | None = None,
+    dtype: str = "auto",
     changes: Mapping[str, Any] = MappingProxyType({}),
 ) -> Plan:
     """Estimate what ``remove-capability`` will cost.
 
     Args:
+        dtype: what it would compute in; ``auto`` is the checkpoint's own.
         changes: keys of the recipe with other values, such as ``{"method": "halving", "units": "neurons"}``.
 
     Raises:
@@ -129,7 +129,7 @@ def plan(
         answer_tokens=int(answered),
         memory=_memory(found),
         disk=found.bytes + (16 << 20),
-        seconds=2.0 * found.parameters * (search + answered) / (_speed() * EFFICIENCY),
+        seconds=2.0 * found.parameters * (search + answered) / (_speed(found, dtype) * EFFICIENCY),
     )
 
 
@@ -173,13 +173,17 @@ def _memory(found: Inspection) -> int:
     return int(found.bytes * 1.25) + (600 << 20)
 
 
-def _speed() -> float:
-    """Floating point operations a second: the best of three small matrix products."""
-    matrix = np.ones((1024, 1024), dtype=np.float32)
+def _speed(found: Inspection, dtype: str) -> float:
+    """Floating point operations a second: the best of five small matrix products. Some processors have bfloat16's."""
+    import torch
+
+    most = max(found.dtypes, key=lambda name: found.dtypes[name])
+    own = {"BF16": "bfloat16", "F16": "float16"}.get(most, "float32")
+    matrix = torch.ones((1024, 1024), dtype=getattr(torch, own if dtype == "auto" else dtype))
     best = float("inf")
-    for _ in range(3):
+    for _ in range(5):
         start = time.perf_counter()
-        np.dot(matrix, matrix)
+        matrix @ matrix
         best = min(best, time.perf_counter() - start)
     return 2 * 1024**3 / best
 

@@ -202,6 +202,8 @@ def test_the_plan_prints_numbers_and_json(tmp_path: Path) -> None:
     assert "evaluations" in run("plan", "swear", at=tmp_path).output
     found = json.loads(run("plan", "swear", "--json", "--method", "one-shot", at=tmp_path).output)
     assert found["evaluations"] >= found["heads"] >= 128
+    half = json.loads(run("plan", "swear", "--json", "--method", "one-shot", "--dtype", "float16", at=tmp_path).output)
+    assert half | {"seconds": 0} == found | {"seconds": 0} and half["seconds"] != found["seconds"]
     assert json.loads(run("remove-capability", "swear", "--dry-run", "--json", at=tmp_path).stdout)["disk"] > 0
     assert not any(tmp_path.iterdir())
 
