@@ -240,7 +240,7 @@ def _ask_hub(repo: str, model: str | None, revision: str | None) -> None:
     console(sys.stderr).print(hub_tables.preflight(found))
 
 
-def _show_plan(name: str, as_json: bool, changes: dict[str, Any], **asked: str | None) -> Plan:
+def _show_plan(name: str, as_json: bool, changes: dict[str, Any], **asked: Any) -> Plan:
     from editkit.cli import shapes
     from editkit.planning.run_cost import plan as planned
 
