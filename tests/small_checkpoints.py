@@ -24,6 +24,7 @@ CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
     **{"hidden_size": HIDDEN, "num_attention_heads": HEADS, "num_key_value_heads": 2, "head_dim": WIDTH},
+    "auto_map": {"AutoModelForCausalLM": "modeling_custom.Custom"},
     **{"num_hidden_layers": LAYERS, "intermediate_size": 20, "vocab_size": 40, "tie_word_embeddings": True},
 }
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from editkit.checkpoints import convert, dequantize, gguf
 from editkit.checkpoints.files import digest_of, digests_of, inside, is_printable, printable, stamp, walk
 from editkit.checkpoints.headers import INDEX, SINGLE, read
-from editkit.checkpoints.unshipped import OTHER_WEIGHTS, why
+from editkit.checkpoints.unshipped import CODE_CONFIGS, OTHER_WEIGHTS, names_code, why
 from editkit.edit import Base
 from editkit.errors import EditkitError, UsageError
 from editkit.progress import Stages, silent
@@ -216,8 +216,14 @@ def _readable(directory: Path, base: Base, stages: Stages) -> Source:
     files = weight_files(directory)
     if not _are_pickles(files):
         return Source(directory, base)
-    others = [name for name in walk(directory) if why(name, ()) is None]
+    code = runs_code(directory)
+    others = [name for name in walk(directory) if why(name, (), code=code) is None]
     return Source(convert.converted(directory, base, others, stages), base, converted=files, original=directory)
+
+
+def runs_code(directory: Path) -> bool:
+    """Whether a checkpoint runs on Python files of its own."""
+    return names_code(inside(directory, name).read_bytes() for name in CODE_CONFIGS if (directory / name).exists())
 
 
 def _are_pickles(files: tuple[str, ...]) -> bool:

@@ -82,12 +82,15 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, **options: Any) -
     from editkit.cli import hub_tables, tables
     from editkit.evidence.outcome import Outcome
     from editkit.hub import push_finished
+    from editkit.writing.plan import left_behind
 
     push, model, revision = (options.pop(key) for key in ("push", "model", "revision"))
     if push is not None:
         _ask_hub(push, model, revision)
     kept = session(options, _as_typed())
     source = resolve(model, revision, stages=kept.stages)
+    if behind := left_behind(source):
+        note(behind)
     document: dict[str, Any] = {}
 
     def told(outcome: Outcome) -> None:

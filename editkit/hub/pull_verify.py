@@ -24,7 +24,7 @@ import numpy as np
 from editkit.checkpoints import architecture, headers
 from editkit.checkpoints.files import digest_of, printable, walk
 from editkit.checkpoints.source import BUNDLED, local, resolve
-from editkit.checkpoints.unshipped import SERVERS_OWN, why
+from editkit.checkpoints.unshipped import CODE_CONFIGS, SERVERS_OWN, names_code, why
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError
 from editkit.hub.changes import git_sha1
@@ -182,10 +182,11 @@ def _against_base(
     named: str,
 ) -> list[str]:
     """Every file of the base must be here unchanged but for the removed slices, and nothing else may be."""
+    code = names_code(published.content(name) for name in CODE_CONFIGS if name in published.there)
     wrong = [
         f"{printable(name)}: a file of the base that is missing here"
         for name in shelf.keys() - back.files.keys()
-        if name not in SERVERS_OWN and why(name, back.files.keys()) is None
+        if why(name, back.files.keys(), code=code) is None
     ]
     for name, kept in back.files.items():
         at = kept.at or name

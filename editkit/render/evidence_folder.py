@@ -14,6 +14,7 @@ import shutil
 from pathlib import Path
 
 from editkit.checkpoints.staging import beside
+from editkit.checkpoints.unshipped import FIGURES
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
 from editkit.evidence.exhibits import Exhibits
@@ -22,8 +23,6 @@ from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import Provenance
 from editkit.evidence.report import EvalReport
 from editkit.writing import manifest
-
-FIGURES = ("heads", "neurons", "deltas", "frontier")
 
 
 def write(directory: Path, outcome: Outcome) -> None:

@@ -11,20 +11,22 @@ own, and undo puts them back.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from editkit.checkpoints import architecture, headers
 from editkit.checkpoints.files import is_relative_name, printable, walk
 from editkit.checkpoints.headers import Headers
-from editkit.checkpoints.source import Source, check_name
-from editkit.checkpoints.unshipped import why
+from editkit.checkpoints.source import Source, check_name, runs_code
+from editkit.checkpoints.unshipped import DESKTOP, NOT_MODEL, SERVERS_OWN, why
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError
 from editkit.writing.slices import Runs, Slice, by_file, slices_of
 
 KEPT = "editkit/base/"
 """Where OUT keeps the files of the base whose place it needs for its own."""
+_DULL = (*SERVERS_OWN, *DESKTOP, ".git", ".cache", "__pycache__")
+_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,26 @@ def plan_of(edit: Edit, base: Source) -> Plan:
     return Plan(edit, stored, slices, by_file(slices), *_sorted_files(base, stored.files))
 
 
+def place_of(name: str) -> str:
+    """Where OUT keeps a file of the base."""
+    return KEPT + name if name == "README.md" or name.startswith("editkit/") else name
+
+
+def left_behind(base: Source) -> str:
+    """A sentence that names what lies beside the model and does not go along; "" where nothing does."""
+    return told(_sorted_files(base, headers.read(base.directory).files)[1])
+
+
+def told(left_out: Sequence[LeftOut]) -> str:
+    """The same of files that were sorted: a folder by its name alone, what servers and file managers add not at all."""
+    names = (row.file for row in left_out if row.reason == NOT_MODEL)
+    tops = {top + slash for top, slash, _ in (name.partition("/") for name in names) if top.lower() not in _DULL}
+    if not tops:
+        return ""
+    listed = ", ".join(map(printable, sorted(tops)[:_NAMED])) + (" ..." if len(tops) > _NAMED else "")
+    return f"left behind, as no part of a model: {listed}"
+
+
 def _may_be_the_same(one: Base, other: Base) -> bool:
     """False where two revisions can only mean different weights (a commit says nothing about a digest)."""
     kinds = {(base.revision or "").startswith("sha256:") for base in (one, other)}
@@ -78,15 +100,15 @@ def _may_be_the_same(one: Base, other: Base) -> bool:
 
 def _sorted_files(base: Source, weights: Collection[str]) -> tuple[dict[str, str], tuple[LeftOut, ...]]:
     """The files that go along, and those that do not: ``weights`` hold the model, every other weights file stays."""
-    copied, left_out = {}, []
+    copied, left_out, code = {}, [], runs_code(base.directory)
     names = set(walk(base.directory))
     absent = set(walk(base.original)) - names if base.original and not base.gguf else set()  # from its conversion
     for name in sorted(names | absent):
         if not is_relative_name(name):
             raise EditkitError(f"{printable(name)!r}: a file name with control characters is refused. Rename the file.")
-        reason = why(name, weights)
+        reason = why(name, weights, code=code)
         if reason is None and name in names:
-            copied[name] = KEPT + name if name in ("README.md", "editkit") or name.startswith("editkit/") else name
+            copied[name] = place_of(name)
         elif reason is not None:
             left_out.append(LeftOut(name, reason))
     if base.gguf is not None:

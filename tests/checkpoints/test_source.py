@@ -340,10 +340,10 @@ def test_files_around_pickled_weights_are_those_of_today(tmp_path: Path) -> None
     first = resolve(base)
     (base / "tokenizer.json").write_text('{"version": "2.0"}')
     (base / "chat_template.jinja").write_text("{{ x }}")
-    (base / ".hidden").write_text("x")
+    (base / "vocab.txt").write_text("x")
     source = resolve(base)
     written = checkpoint.write(Edit(source.base, frozenset({Head(0, 1)})), source, tmp_path / "out")
-    for name in ("tokenizer.json", "chat_template.jinja", ".hidden"):
+    for name in ("tokenizer.json", "chat_template.jinja", "vocab.txt"):
         assert (tmp_path / "out" / name).read_bytes() == (base / name).read_bytes()
     assert [row.file for row in written.left_out] == [convert.PICKLE]
     assert verify(tmp_path / "out", base).against_base

@@ -129,7 +129,7 @@ def test_other_copies_of_the_weights_are_left_out_and_named(tmp_path: Path) -> N
     base = checkpoints.write(tmp_path / "base")
     stale = ["pytorch_model.bin", "model.gguf", "original/consolidated.00.pth", "tf_model.h5", "flax_model.msgpack"]
     stale += ["onnx/model.onnx", "consolidated.safetensors", "model.fp16.safetensors", "optimizer.pt", "rng.pkl"]
-    for name in [*stale, ".git/config", "chat_template.jinja", "LICENSE", "assets/logo.png"]:
+    for name in [*stale, ".git/config", "chat_template.jinja", "LICENSE"]:
         (base / name).parent.mkdir(exist_ok=True)
         (base / name).write_bytes(b"x")
     source = resolve(base)
@@ -137,9 +137,41 @@ def test_other_copies_of_the_weights_are_left_out_and_named(tmp_path: Path) -> N
     assert {row.file for row in written.left_out} == {*stale, ".git/config"}
     assert all(name in " ".join(written.notes) for name in stale)
     kept = checkpoints.files(tmp_path / "out")
-    assert {"LICENSE", "chat_template.jinja", "assets/logo.png", "modeling_custom.py"} <= kept.keys()
+    assert {"LICENSE", "chat_template.jinja", "modeling_custom.py"} <= kept.keys()
     assert not kept.keys() & {*stale, ".git/config"}
     assert kept["editkit/base/README.md"] == (base / "README.md").read_bytes() != kept["README.md"]
+
+
+SECRETS = (
+    *(".env", ".ssh/id_rsa", ".aws/credentials", ".netrc", ".git-credentials", "server.pem", "token", "hf_token.txt"),
+    *("wandb/run-1/config.yaml", "code/.git/config", ".git", "credentials.json", ".docker/config.json", "notes.md"),
+)
+"""What lies beside weights on somebody's disk."""
+
+
+@pytest.mark.parametrize("form", EXPORTS)
+def test_only_what_a_checkpoint_is_made_of_goes_along_and_the_rest_is_named(tmp_path: Path, form: str) -> None:
+    base = checkpoints.write(tmp_path / "base")
+    for name in SECRETS:
+        (base / name).parent.mkdir(parents=True, exist_ok=True)
+        (base / name).write_text("a private line of SECRETS")
+    source = resolve(base)
+    written = EXPORTS[form](edit_of(source), source, tmp_path / "out")
+    kept = checkpoints.files(tmp_path / "out")
+    assert not {name for name, raw in kept.items() if b"a private line" in raw}
+    told = " ".join(written.notes)
+    assert form == "lora" or all(name.split("/")[0] in told for name in SECRETS if name != ".git"), told
+    assert not any(b"id_rsa" in raw or b"credentials" in raw for raw in kept.values()), "nor are their names published"
+    assert verify(tmp_path / "out", source).against_base
+
+
+def test_code_goes_along_only_where_the_checkpoint_runs_on_it(tmp_path: Path) -> None:
+    base = checkpoints.write(tmp_path / "base", config={"auto_map": {}})
+    (base / "config.json").write_text((base / "config.json").read_text().replace('"auto_map": {}', '"x": 1'))
+    source = resolve(base)
+    written = checkpoint.write(edit_of(source), source, tmp_path / "out")
+    assert not (tmp_path / "out" / "modeling_custom.py").exists() and "modeling_custom.py" in " ".join(written.notes)
+    assert verify(tmp_path / "out", source).against_base
 
 
 def test_an_edited_checkpoint_can_be_edited_again_and_undone_step_by_step(tmp_path: Path) -> None:
@@ -248,7 +280,7 @@ def test_a_base_with_a_file_called_editkit_is_written_and_undone(tmp_path: Path)
     checkpoint.write(edit_of(source), source, tmp_path / "out")
     assert verify(tmp_path / "out", source).against_base
     undo(tmp_path / "out", tmp_path / "back")
-    assert checkpoints.files(tmp_path / "back") == checkpoints.files(base)
+    assert checkpoints.files(tmp_path / "back").keys() == checkpoints.files(base).keys() - {"editkit"}
 
 
 def test_an_edit_for_other_weights_or_heads_is_refused(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from editkit.units import show
 from editkit.writing import manifest, undo
 from editkit.writing.copying import copy_files
 from editkit.writing.manifest import Edited, Manifest
-from editkit.writing.plan import LeftOut, Plan, plan_of
+from editkit.writing.plan import LeftOut, Plan, plan_of, told
 from editkit.writing.slices import Slice
 from editkit.writing.undo import Kept
 
@@ -95,7 +95,8 @@ def stage(
         edit = Edit(base.base, plan.edit.units)
         edited = edited_tensors(base.directory, directory, plan.slices)
         files = {name: Kept(at, copied[at].before, (directory / at).stat().st_size) for name, at in plan.copied.items()}
-        left_out = [asdict(row) for row in plan.left_out]
+        # What else lay in the base's folder is nobody's business: it is told, and not written down.
+        left_out = [asdict(row) for row in plan.left_out if row.reason != NOT_MODEL]
         undo.save(directory, base, plan.slices, files, left_out)
         (directory / "editkit" / "edit.json").write_text(edit.to_json(), encoding="utf-8", newline="\n")
         stamps = {at: stamp(directory / at) for at in copied}
@@ -153,6 +154,8 @@ def _notes(base: Source, left_out: Sequence[LeftOut]) -> tuple[str, ...]:
     notes = []
     if weights:
         notes.append(f"left out, because they hold the unedited weights: {json.dumps(weights, ensure_ascii=False)}")
+    if behind := told(left_out):
+        notes.append(behind)
     if base.converted:
         notes.append(f"converted to safetensors: {json.dumps(base.converted, ensure_ascii=False)}")
     return tuple(notes)
