@@ -35,7 +35,7 @@ _EMPTY = ("", "~", "null")
 
 def base_model(source: Source, *, dtype: str) -> BaseModel:
     """The base's own card, as data. A missing or unreadable card is no error: then the fields are empty."""
-    card = _front_matter(source.directory)
+    card = front_matter(card_text(source.directory))
     license_id = _word(card.get("license"))
     hub = not source.bundled and source.base.revision is not None and not source.base.revision.startswith("sha256:")
     return BaseModel(
@@ -67,13 +67,20 @@ def shape(architecture: Architecture) -> tuple[LayerShape, ...]:
     )
 
 
-def _front_matter(directory: Path) -> dict[str, Any]:
+def card_text(directory: Path, name: str = "README.md") -> str:
+    """A card's text; "" where there is none that can be read."""
     try:
-        text = inside(directory, "README.md").read_text("utf-8")[:100_000]
-        if not text.startswith("---"):
-            return {}
-        value = yaml.load(text.split("---", 2)[1], yaml.BaseLoader)  # all is text: "no" is a language
-    except (EditkitError, OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError, IndexError):
+        return inside(directory, name).read_text("utf-8")
+    except (EditkitError, OSError, UnicodeDecodeError):
+        return ""
+
+
+def front_matter(text: str) -> dict[str, Any]:
+    """The YAML on top of a card, all of it text; empty where there is none."""
+    try:
+        text = text[:100_000]
+        value = yaml.load(text.split("---", 2)[1], yaml.BaseLoader) if text.startswith("---") else {}  # "no": Norwegian
+    except (yaml.YAMLError, RecursionError, IndexError):
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -20,6 +20,7 @@ from editkit.cli.streams import print_json, show
 @click.option("--dry-run", is_flag=True, help="List every operation and byte; change nothing.")
 @click.option("--allow-unmet", is_flag=True, help="Publish although the verdict was not met; the card will say so.")
 @click.option("--allow-gated", is_flag=True, help="Publish openly although the base is gated.")
+@click.option("--allow-secrets", is_flag=True, help="Publish although files look like secrets.")
 @as_json
 def push(out: Path, repo: str, as_json: bool, **options: Any) -> None:
     """Publish an output on the Hub.
@@ -27,9 +28,11 @@ def push(out: Path, repo: str, as_json: bool, **options: Any) -> None:
     Everything is checked before and compared after; private unless --public.
     """
     from editkit.cli import hub_tables
+    from editkit.hub import Allow
     from editkit.hub import push as publish
 
-    pushed = publish(out, repo, **options)
+    allow = Allow(**{key: options.pop(f"allow_{key}") for key in ("unmet", "gated", "secrets")})
+    pushed = publish(out, repo, allow=allow, **options)
     if as_json:
         print_json(asdict(pushed))
     else:

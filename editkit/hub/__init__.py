@@ -7,8 +7,8 @@ pull_verify("alice/no-swear")
 
 from __future__ import annotations
 
-from editkit.hub.preflight import Preflight, preflight
+from editkit.hub.preflight import Allow, Preflight, preflight
 from editkit.hub.pull_verify import Verification, pull_verify
 from editkit.hub.push import Pushed, push, push_finished
 
-__all__ = ["Preflight", "Pushed", "Verification", "preflight", "pull_verify", "push", "push_finished"]
+__all__ = ["Allow", "Preflight", "Pushed", "Verification", "preflight", "pull_verify", "push", "push_finished"]

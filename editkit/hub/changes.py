@@ -11,7 +11,7 @@ Pure: listings in, operations out.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -46,19 +46,33 @@ class Operation:
 
 
 def needed(
-    files: Iterable[LocalFile], remote: Mapping[str, RemoteFile], base: Mapping[str, RemoteFile]
+    files: Iterable[LocalFile],
+    remote: Mapping[str, RemoteFile],
+    base: Mapping[str, RemoteFile],
+    earlier: Mapping[str, tuple[str, int]],
 ) -> tuple[Operation, ...]:
-    """The operations that make ``remote`` hold exactly ``files``, by path; what a server adds itself stays.
+    """The operations that bring ``files`` to ``remote``, by path, and take away what an earlier push left over.
 
     Args:
         remote: what the repository holds now; empty for a new one.
         base: what the base repository on the same server holds; empty where nothing can be copied.
+        earlier: sha256 and size of each file of the manifest that is there: nothing else is ever deleted.
     """
     wanted = {file.path: file for file in files}
     operations = [_for_file(file, remote, base) for file in wanted.values()]
-    gone = [there for path, there in remote.items() if path not in wanted and path not in SERVERS_OWN]
+    gone = [there for path, there in remote.items() if path not in wanted and _is_listed(there, earlier)]
     operations += [Operation("delete", there.path, there.size) for there in gone]
     return tuple(sorted(operations, key=lambda operation: operation.path))
+
+
+def strangers(operations: Iterable[Operation], remote: Collection[str]) -> tuple[str, ...]:
+    """What is there and stays, because no push of editkit put it there."""
+    return tuple(sorted(set(remote) - {operation.path for operation in operations} - {*SERVERS_OWN}))
+
+
+def _is_listed(there: RemoteFile, earlier: Mapping[str, tuple[str, int]]) -> bool:
+    digest, size = earlier.get(there.path, ("", -1))
+    return there.size == size and there.sha256 in (None, digest)
 
 
 def is_same(file: LocalFile, there: RemoteFile) -> bool:

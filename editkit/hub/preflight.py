@@ -11,21 +11,42 @@ only reads. What cannot be checked on a server that lacks a route becomes a note
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from editkit.checkpoints.base_card import card_text, front_matter
 from editkit.checkpoints.files import printable, walk
 from editkit.checkpoints.unshipped import SERVERS_OWN
 from editkit.edit import Base
 from editkit.errors import EditkitError, UsageError
-from editkit.hub.remote import ask, connect, listing
+from editkit.hub import secrets
+from editkit.hub.remote import ask, connect, listing, read_bytes
 from editkit.writing import manifest
+from editkit.writing.plan import KEPT
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
+LARGEST_CARD = 1 << 20
+"""Bytes of a card that are read for its front matter."""
 _NOTICES = re.compile(r"(LICEN[SC]E|NOTICE|USE_POLICY|COPYING)[^/]*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Allow:
+    """What somebody publishes in spite of, knowing it.
+
+    Args:
+        unmet: a verdict that was not met.
+        gated: a base that is gated or private, openly; the licence must permit it.
+        secrets: files that look like secrets, or are no part of a checkpoint.
+    """
+
+    unmet: bool = False
+    gated: bool = False
+    secrets: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,7 +58,7 @@ class Preflight:
         head: the commit the repository is at; None when it does not exist or is empty.
         private: what the repository is, or will be when it is created.
         base_on_hub: the base is on the same server, so its unchanged files can be copied there.
-        license: what the base's card says; None when it says nothing or is not on this server.
+        license: what the base's card says; None when it says nothing or is not at hand.
         gated: the base's files need consent, or the base is private.
         bytes: of the files in ``out``, or before there are any, of the model they will be made from.
         notes: what the person should know, one sentence each.
@@ -64,7 +85,7 @@ def preflight(
     like: Path | None = None,
     public: bool = False,
     create_pr: bool = False,
-    allow_gated: bool = False,
+    allow: Allow = Allow(),
     api: HfApi | None = None,
 ) -> Preflight:
     """Check that an edit of ``base`` may be pushed to ``repo``, by asking only.
@@ -72,11 +93,12 @@ def preflight(
     Args:
         repo: ``owner/name``, or ``name`` under the token's own account.
         base: the unedited model; its licence and gating bind the edit. None: not known yet, not checked.
-        out: the finished checkpoint, if there is one already; its size and its licence are then checked too.
+        out: the finished checkpoint, if there is one already; its size and its licence are then checked too, and it is
+            searched for secrets.
         like: where there is no ``out`` yet, the unedited model's directory.
         public: create the repository public. The default is private.
         create_pr: propose the edit as a pull request to a repository that exists.
-        allow_gated: publish openly although the base is gated or private; the licence must permit it.
+        allow: what to publish in spite of.
         api: the Hub to ask; default: the one that huggingface_hub is set to, with the stored token.
 
     Raises:
@@ -86,24 +108,27 @@ def preflight(
     who = _whoami(api)
     name = _full_name(repo, who)
     target = _target(api, name, who, public=public, create_pr=create_pr)
-    on_hub, license, gated, notes = _base_terms(api, base, public=public, allow_gated=allow_gated)
+    terms = _base_terms(api, base, out=out, like=like)
+    _check_terms(terms, base, public=public, allow=allow)
     files, size = _measure(out or like)
     if out is not None:
-        _check_license(out, license)
-        if on_hub and base is not None and manifest.read(out).form == "checkpoint":
+        _check_license(out, terms.license)
+        if terms.on_hub and base is not None and manifest.read(out).form == "checkpoint":
             _check_notices(api, base, out)
+        if not allow.secrets:
+            _check_secrets(out)
     return Preflight(
         repo=name,
         user=who["name"],
         exists=target.exists,
         head=target.head,
         private=target.private,
-        base_on_hub=on_hub,
-        license=license,
-        gated=gated,
+        base_on_hub=terms.on_hub,
+        license=terms.license,
+        gated=terms.restriction is not None,
         files=files,
         bytes=size,
-        notes=(*target.notes, *notes),
+        notes=(*target.notes, *terms.notes),
     )
 
 
@@ -217,31 +242,76 @@ def _check_write(api: HfApi, name: str) -> tuple[str, ...]:
     return ask(api, f"{name}: asking for write permission", call)
 
 
-def _base_terms(
-    api: HfApi, base: Base | None, *, public: bool, allow_gated: bool
-) -> tuple[bool, str | None, bool, tuple[str, ...]]:
-    """Whether the base is on this server, its licence, whether it is restricted, and notes."""
+@dataclass(frozen=True)
+class _Terms:
+    """What binds an edit of the base: every licence that its card names, and whether it is gated or private."""
+
+    on_hub: bool = False
+    license: str | None = None
+    licenses: tuple[str, ...] = ()
+    restriction: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def _base_terms(api: HfApi, base: Base | None, *, out: Path | None, like: Path | None) -> _Terms:
     if base is None:
-        return False, None, False, ()
+        return _Terms()
+    name = printable(base.model)
     is_directory = base.revision is None or base.revision.startswith("sha256:")
     info = None if is_directory else _info_or_none(api, base.model, base.revision)
     if info is None:
-        told = (
-            f"The base {printable(base.model)} is not on this server: its licence was not checked, nothing is copied."
-        )
-        return False, None, False, (told,)
-    license = (info.card_data or {}).get("license")
-    license = license if isinstance(license, str) else None
-    restricted = bool(info.gated or info.private)
-    if public and restricted and not allow_gated:
+        text = card_text(out, KEPT + "README.md") if out else card_text(like) if like else ""
+        license, licenses = _licenses(front_matter(text))
+        known = f"its licence is the {license} of its own card" if license else "its licence was not checked"
+        notes = (f"The base {name} is not on this server: {known}, nothing is copied.",)
+        return _Terms(False, license, licenses, notes=notes)
+    license, licenses = _licenses(info.card_data.to_dict() if info.card_data else _front_matter_there(api, base))
+    restriction = "gated" if info.gated else "private" if info.private else None
+    silent = () if license else (f"The card of {name} names no licence: check that you may share an edit of it.",)
+    return _Terms(True, license, licenses, restriction, silent)
+
+
+def _front_matter_there(api: HfApi, base: Base) -> dict[str, Any]:
+    """The top of the base's card where the server does not tell it: from the card itself."""
+    card = listing(api, base.model, base.revision).get("README.md")
+    if card is None:
+        return {}
+    raw = read_bytes(api, base.model, base.revision or "main", card.path, 0, min(card.size, LARGEST_CARD))
+    return front_matter(raw.decode("utf-8", "replace"))
+
+
+def _licenses(card: Mapping[str, Any]) -> tuple[str | None, tuple[str, ...]]:
+    """The licence, where a card names one; and every name that it has for it."""
+    named = card.get("license")
+    listed = named if isinstance(named, list) else [named]
+    words = [word for word in (*listed, card.get("license_name")) if isinstance(word, str) and word.strip()]
+    return named if isinstance(named, str) and named.strip() else None, tuple(words)
+
+
+def _check_terms(terms: _Terms, base: Base | None, *, public: bool, allow: Allow) -> None:
+    """What forbids to publish openly."""
+    if base is None or not public:
+        return
+    if terms.restriction and not allow.gated:
         raise EditkitError(
-            f"{base.model} is {'gated' if info.gated else 'private'}, and a public edit would give its weights to "
+            f"{base.model} is {terms.restriction}, and a public edit would give its weights to "
             "everybody. Push privately (the default), or pass --allow-gated if the licence permits it."
         )
-    if public and license and "-nd-" in license:
-        raise EditkitError(f"{base.model}: the licence {license} permits no derivatives. Push privately.")
-    silent = () if license else (f"The card of {base.model} names no licence: check that you may share an edit of it.",)
-    return True, license, restricted, silent
+    for license in terms.licenses:
+        if "nd" in re.split(r"[^a-z0-9]+", license.lower()):
+            name = printable(base.model)
+            raise EditkitError(f"{name}: the licence {printable(license)} permits no derivatives. Push privately.")
+
+
+def _check_secrets(out: Path) -> None:
+    lines = secrets.found(out, manifest.read(out).files)
+    if lines:
+        more = f"\n  and {len(lines) - 20} more" if len(lines) > 20 else ""
+        shown = "".join(f"\n  {line}" for line in lines[:20])
+        raise EditkitError(
+            f"{printable(str(out))} holds what should not be published:{shown}{more}\n"
+            "Take it out of the base and make the edit again. If you know that it is harmless, pass --allow-secrets."
+        )
 
 
 def _measure(directory: Path | None) -> tuple[int | None, int | None]:

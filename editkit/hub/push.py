@@ -19,11 +19,12 @@ import editkit
 from editkit.checkpoints.files import printable
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
-from editkit.hub.changes import LocalFile, Operation, is_same, needed
-from editkit.hub.preflight import Preflight, preflight
+from editkit.hub.changes import LocalFile, Operation, is_same, needed, strangers
+from editkit.hub.preflight import Allow, Preflight, preflight
 from editkit.hub.release import Release, read_release
-from editkit.hub.remote import ask, connect, listing, read_bytes
+from editkit.hub.remote import RemoteFile, ask, connect, listing, read_bytes
 from editkit.units import show
+from editkit.writing import manifest
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -53,8 +54,7 @@ def push(
     public: bool = False,
     create_pr: bool = False,
     dry_run: bool = False,
-    allow_unmet: bool = False,
-    allow_gated: bool = False,
+    allow: Allow = Allow(),
     api: HfApi | None = None,
 ) -> Pushed:
     """Publish ``out`` as ``repo``, private unless ``public``.
@@ -62,22 +62,40 @@ def push(
     Args:
         create_pr: as a pull request to a repository that exists.
         dry_run: list every operation and its bytes, and change nothing anywhere.
-        allow_unmet: publish although the verdict was not met; the published card, its manifest and the commit say so.
-        allow_gated: publish openly although the base is gated or private.
+        allow: what to publish in spite of: a verdict that was not met (the published card, its manifest and the commit
+            say so), a gated base, files that look like secrets.
         api: the Hub to publish on; default: the one that huggingface_hub is set to, with the stored token.
 
     Raises:
         IntegrityError: when ``out`` is not what its manifest says, or what arrived is not what was sent.
         EditkitError: when anything is in the way; nothing was sent then.
     """
-    release = read_release(out, allow_unmet=allow_unmet)
+    release = read_release(out, allow_unmet=allow.unmet)
     api, base = connect(api), release.edit.base
-    checked = preflight(repo, base=base, out=out, public=public, create_pr=create_pr, allow_gated=allow_gated, api=api)
+    checked = preflight(repo, base=base, out=out, public=public, create_pr=create_pr, allow=allow, api=api)
     there = listing(api, checked.repo, checked.head) if checked.head else {}
     shelf = listing(api, base.model, base.revision) if checked.base_on_hub else {}
-    operations = needed(release.files.values(), there, shelf)
-    pushed = Pushed(checked.repo, f"{api.endpoint}/{checked.repo}", checked.private, operations, notes=checked.notes)
+    operations = needed(release.files.values(), there, shelf, _earlier(api, checked, there))
+    theirs, notes = strangers(operations, there), checked.notes
+    if theirs:
+        notes = (*notes, f"Not from editkit, so they stay; `editkit pull-verify` will name them: {_listed(theirs)}.")
+    pushed = Pushed(checked.repo, f"{api.endpoint}/{checked.repo}", checked.private, operations, notes=notes)
     return pushed if dry_run else _send(api, release, checked, pushed, create_pr=create_pr)
+
+
+def _earlier(api: HfApi, checked: Preflight, there: Mapping[str, RemoteFile]) -> Mapping[str, tuple[str, int]]:
+    """What the manifest lists that is in the repository; nothing where there is none, or none that is whole."""
+    if checked.head is None or manifest.NAME not in there:
+        return {}
+    raw = read_bytes(api, checked.repo, checked.head, manifest.NAME, 0, there[manifest.NAME].size)
+    try:
+        return manifest.parse(raw).files
+    except IntegrityError:
+        return {}
+
+
+def _listed(names: Sequence[str]) -> str:
+    return printable(", ".join(names[:10])) + (", ..." if len(names) > 10 else "")
 
 
 def push_finished(out: Path, repo: str) -> Pushed:

@@ -123,11 +123,18 @@ def read(out: Path) -> Manifest:
     Raises:
         IntegrityError: if there is none, or a byte of it was changed.
     """
-    path = out / NAME
     try:
-        raw = path.read_bytes()
+        return parse((out / NAME).read_bytes())
     except OSError as error:
         raise IntegrityError(f"{printable(str(out))}: expected {NAME}, {_instead(out, error)}.") from error
+
+
+def parse(raw: bytes) -> Manifest:
+    """The manifest that these bytes are.
+
+    Raises:
+        IntegrityError: if a byte of it was changed.
+    """
     try:
         value = json.loads(raw.decode("utf-8"))
         if not isinstance(value, dict) or value.get("format") != FORMAT:

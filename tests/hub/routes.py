@@ -100,7 +100,7 @@ def info(ask: Exchange, repo: str, rev: str = "main") -> None:
         "siblings": siblings,
         "author": repo.split("/")[0],
     }
-    ask.reply(200, value | ({"cardData": card} if card else {}))
+    ask.reply(200, value | ({"cardData": card} if card and ask.server.tells_card else {}))
 
 
 def card_of(ask: Exchange, commit: dict[str, Any]) -> dict[str, Any]:

@@ -45,6 +45,7 @@ class Hub(ThreadingHTTPServer):
         self.lfs_threshold = lfs_threshold
         self.bytes_left = die_after_bytes
         self.copies = copies
+        self.tells_card = True
         self.log = threading.Lock()
         self.one_upload = threading.Lock()
         self.secret = b"signs links of this data folder"

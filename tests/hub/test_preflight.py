@@ -12,15 +12,9 @@ import pytest
 
 from editkit.edit import Base
 from editkit.errors import EditkitError, UsageError
-from editkit.hub import preflight
+from editkit.hub import Allow, preflight
 from tests.hub.checkpoint import CARD, finish
-from tests.hub.running import (
-    ALICE,
-    BOB,
-    READER,
-    Server,
-    publish_base,
-)
+from tests.hub.running import ALICE, BOB, READER, Server, publish_base, rewrite_manifest
 
 
 def test_preflight_of_a_new_repository(hub: Server, named: Base, out: Path) -> None:
@@ -112,7 +106,7 @@ def test_a_restricted_base_is_not_given_away(hub: Server, base: Path, restrictio
     ask = {"base": named, "api": hub.api()}
     with pytest.raises(EditkitError, match=f"team/base is {restriction}"):
         preflight("alice/x", public=True, **ask)
-    assert preflight("alice/x", public=True, allow_gated=True, **ask).gated
+    assert preflight("alice/x", public=True, allow=Allow(gated=True), **ask).gated
     assert preflight("alice/x", **ask).gated
 
 
@@ -124,3 +118,65 @@ def test_the_bases_licence_and_notices_travel(hub: Server, tmp_path: Path, base:
     (bare / "LICENSE").unlink()
     with pytest.raises(EditkitError, match="LICENSE of team/base is missing"):
         preflight("alice/x", base=named, out=bare, api=hub.api())
+
+
+NO_DERIVATIVES = (
+    "license: cc-by-nd-4.0",
+    "license: cc-by-nc-nd-4.0",
+    "license: [mit, cc-by-nd-4.0]",
+    "license: other\nlicense_name: cc-by-nd",
+)
+
+
+@pytest.mark.parametrize("terms", NO_DERIVATIVES)
+@pytest.mark.parametrize("tells", [True, False])
+def test_no_derivatives_means_none_whoever_says_it(
+    hub: Server, base: Path, tmp_path: Path, terms: str, tells: bool
+) -> None:
+    licensed = shutil.copytree(base, tmp_path / "licensed")
+    (licensed / "README.md").write_text(f"---\n{terms}\n---\n# Base\n")
+    named = publish_base(hub, licensed)
+    assert hub.thread is not None
+    hub.thread.tells_card = tells
+    with pytest.raises(EditkitError, match="permits no derivatives"):
+        preflight("no-swear", base=named, public=True, api=hub.api())
+    assert preflight("no-swear", base=named, api=hub.api()).private
+
+
+def test_a_base_on_a_disk_is_asked_for_its_licence_too(hub: Server, base: Path, tmp_path: Path) -> None:
+    licensed = shutil.copytree(base, tmp_path / "licensed")
+    (licensed / "README.md").write_text("---\nlicense: cc-by-nd-4.0\n---\n# Base\n")
+    named = Base(str(licensed), "sha256:" + "0" * 64)
+    out = finish(tmp_path / "out", licensed, named, card=CARD.replace("apache-2.0", "cc-by-nd-4.0"))
+    for there in ({"out": out}, {"like": licensed}):
+        with pytest.raises(EditkitError, match="permits no derivatives"):
+            preflight("no-swear", base=named, public=True, api=hub.api(), **there)
+        assert preflight("no-swear", base=named, api=hub.api(), **there).license == "cc-by-nd-4.0"
+
+
+SECRETS = {
+    "tokenizer_config.json": ('{"auth": "hf_' + "aB3" * 11 + 'z"}', "a token of Hugging Face"),
+    "chat_template.jinja": ("{# sk-" + "proj-Ab1" * 6 + " #}", "a key of OpenAI or Anthropic"),
+    "config.json": ("AKIA" + "A1B2" * 4, "an access key of AWS"),
+    "vocab.txt": ("ghp_" + "a1B2" * 9, "a token of GitHub"),
+    "LICENSE.pem.md": ("-----BEGIN OPENSSH PRIVATE KEY-----", "a private key"),
+    ".env": ("X=1", "not part of the model"),
+    "wandb/run.txt": ("a line", "not part of the model"),
+    "token": ("a line", "not part of the model"),
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_what_looks_like_a_secret_is_not_published(hub: Server, base: Path, tmp_path: Path, name: str) -> None:
+    named = Base("build/llama", "sha256:" + "0" * 64)
+    out = finish(tmp_path / "out", base, named)
+    text, kind = SECRETS[name]
+    assert preflight("no-swear", base=named, out=out, api=hub.api()).private
+    (out / name).parent.mkdir(exist_ok=True)
+    (out / name).write_text(text)
+    rewrite_manifest(out)
+    with pytest.raises(EditkitError, match=kind) as caught:
+        preflight("no-swear", base=named, out=out, api=hub.api())
+    assert name in str(caught.value) and "--allow-secrets" in str(caught.value)
+    assert text not in str(caught.value)
+    assert preflight("no-swear", base=named, out=out, allow=Allow(secrets=True), api=hub.api()).private

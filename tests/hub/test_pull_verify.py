@@ -15,7 +15,7 @@ import pytest
 
 from editkit.edit import Base
 from editkit.errors import EditkitError, IntegrityError
-from editkit.hub import pull_verify, push
+from editkit.hub import Allow, pull_verify, push
 from editkit.writing.manifest import NAME as MANIFEST
 from tests.hub.checkpoint import CARD, UNITS, finish
 from tests.hub.running import (
@@ -180,7 +180,7 @@ def test_an_adapter_is_pushed_too_and_pull_verify_says_what_to_do(
     lora.write(Edit(named, parse_all("L1H2")), Source(base, named), tmp_path / "lora")
     (tmp_path / "lora/README.md").write_text(CARD)
     rewrite_manifest(tmp_path / "lora")
-    pushed = push(tmp_path / "lora", "alice/x", allow_unmet=True, api=hub.api())
+    pushed = push(tmp_path / "lora", "alice/x", allow=Allow(unmet=True), api=hub.api())
     assert "adapter_model.safetensors" in {operation.path for operation in pushed.operations}
     with pytest.raises(EditkitError, match="is a lora, not a whole checkpoint"):
         pull_verify("alice/x", api=hub.api())

@@ -17,7 +17,7 @@ from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import BaseModel
-from editkit.hub import pull_verify, push
+from editkit.hub import Allow, pull_verify, push
 from editkit.render import evidence_folder
 from editkit.writing.manifest import NAME as MANIFEST
 from editkit.writing.verify import verify
@@ -95,6 +95,31 @@ def test_pushing_again_sends_nothing_and_a_changed_edit_replaces_the_old(
     assert pull_verify("alice/x", api=hub.api()).units == UNITS
 
 
+def test_a_push_deletes_only_what_an_earlier_one_put_there(
+    hub: Server, out: Path, tmp_path: Path, base: Path, named: Base
+) -> None:
+    push(out, "alice/x", api=hub.api())
+    theirs = {"notes.txt": b"mine", "adapter/weights.bin": b"a colleague's"}
+    for name, raw in theirs.items():
+        hub.api().upload_file(repo_id="alice/x", path_or_fileobj=raw, path_in_repo=name)
+    leaner = finish(tmp_path / "leaner", base, named, card=CARD + "\nAgain.\n")
+    (leaner / "editkit/report.html").unlink()
+    rewrite_manifest(leaner)
+    pushed = push(leaner, "alice/x", api=hub.api())
+    assert [one.path for one in pushed.operations if one.kind == "delete"] == ["editkit/report.html"]
+    assert any(all(name in note for name in theirs) for note in pushed.notes)
+    assert theirs.keys() <= set(hub.api().list_repo_files("alice/x"))
+    with pytest.raises(IntegrityError, match=r"notes\.txt: not in the manifest"):
+        pull_verify("alice/x", api=hub.api())
+
+
+def test_a_broken_manifest_there_deletes_nothing(hub: Server, out: Path) -> None:
+    push(out, "alice/x", api=hub.api())
+    for name, raw in {MANIFEST: b"{}", "notes.txt": b"mine"}.items():
+        hub.api().upload_file(repo_id="alice/x", path_or_fileobj=raw, path_in_repo=name)
+    assert not [one for one in push(out, "alice/x", api=hub.api()).operations if one.kind == "delete"]
+
+
 def test_a_dry_run_lists_everything_and_touches_nothing(hub: Server, out: Path) -> None:
     before = snapshot(hub.data)
     seen = len(hub.requests())
@@ -133,7 +158,7 @@ def test_an_unmet_verdict_is_published_only_on_purpose_and_says_so(
     with pytest.raises(EditkitError, match="--allow-unmet"):
         push(out, "alice/x", api=hub.api())
     assert not hub.data.joinpath("repos/alice").exists()
-    pushed = push(out, "alice/x", allow_unmet=True, api=hub.api())
+    pushed = push(out, "alice/x", allow=Allow(unmet=True), api=hub.api())
     assert snapshot(out) == files
     got = Path(hub.api().snapshot_download("alice/x", local_dir=tmp_path / "got"))
     card = (got / "README.md").read_text()
@@ -156,7 +181,7 @@ def test_an_override_is_on_the_card_and_the_page_of_a_measured_removal(
     evidence_folder.write(out, found)
     rewrite_manifest(out)
     files = snapshot(out)
-    push(out, "alice/x", allow_unmet=True, api=hub.api())
+    push(out, "alice/x", allow=Allow(unmet=True), api=hub.api())
     assert snapshot(out) == files
     got = Path(hub.api().snapshot_download("alice/x", local_dir=tmp_path / "got"))
     verify(got)
