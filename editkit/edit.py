@@ -67,7 +67,7 @@ class Edit:
             EditkitError: naming ``where`` and the offending field, for anything that is not an edit of this format.
         """
         try:
-            value: Any = json.loads(text)
+            value: Any = json.loads(text, object_pairs_hook=_unique)
         except (ValueError, RecursionError) as error:
             raise EditkitError(f"{where} is not JSON: {error}.") from error
         if not isinstance(value, dict):
@@ -88,6 +88,14 @@ class Edit:
         if names and value.get("kind") != edit.kind:
             raise EditkitError(f'{where}: "kind" is {value.get("kind")!r} but the units are of kind {edit.kind!r}.')
         return edit
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        twice = next(name for at, (name, _) in enumerate(pairs) if name in dict(pairs[:at]))
+        raise ValueError(f"{twice!r} appears twice")
+    return value
 
 
 def _is_text(value: str) -> bool:

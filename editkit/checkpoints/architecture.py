@@ -151,8 +151,9 @@ def describe(
     unreachable = tuple(Unreachable(tuple(layers), reason) for reason, layers in absent.items())
     hidden = next((site.shape[1 - site.axis] for site in sites.values()), 0)
     mlps, missing = neurons.find(model_type, found.stacks, shapes, experts, hidden=hidden)
+    all_shapes = {**shapes, **experts}
     neuron_sites = neurons.shared(
-        [neurons.site_of(each, {**shapes, **experts}, transposed) for each in mlps], fields, found.layers
+        [neurons.site_of(each, all_shapes, transposed) for each in mlps], fields, found.layers
     )
     reached = {layer for site in neuron_sites for layer in site.shared}
     without = ((reason, tuple(layer for layer in layers if layer not in reached)) for reason, layers in missing.items())

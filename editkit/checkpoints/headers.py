@@ -86,7 +86,7 @@ def weight_map(directory: Path, index: str = INDEX, kind: str = ".safetensors") 
     if path.stat().st_size > LARGEST_HEADER:
         raise EditkitError(f"{index}: {path.stat().st_size} bytes: no index is that long.")
     try:
-        value = _json(path.read_bytes(), index)
+        value = strict_json(path.read_bytes(), index)
     except OSError as error:
         raise EditkitError(f"{index}: cannot be read ({error.strerror}).") from error
     files = value.get("weight_map") if isinstance(value, dict) else None
@@ -137,7 +137,7 @@ def _header(path: Path, name: str) -> tuple[dict[str, dict[str, Any]], int]:
     try:
         with open(path, "rb") as file, safe_open(path, "np"):
             length = int.from_bytes(file.read(8), "little")
-            header = _json(file.read(length), name)
+            header = strict_json(file.read(length), name)
     except OSError as error:
         raise EditkitError(f"{name}: cannot be read ({error.strerror}).") from error
     except SafetensorError as error:
@@ -147,7 +147,13 @@ def _header(path: Path, name: str) -> tuple[dict[str, dict[str, Any]], int]:
     return header, 8 + length
 
 
-def _json(raw: bytes, where: str) -> Any:
+def strict_json(raw: bytes | str, where: str) -> Any:
+    """JSON in which no name comes twice and every number is one.
+
+    Raises:
+        EditkitError: naming ``where``, for anything else.
+    """
+
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(pairs)
         if len(value) != len(pairs):
@@ -159,7 +165,9 @@ def _json(raw: bytes, where: str) -> Any:
         raise ValueError(f"{constant} is not a number of JSON")
 
     try:
-        return json.loads(raw.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)
+        return json.loads(
+            raw if isinstance(raw, str) else raw.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse
+        )
     except (ValueError, RecursionError) as error:
         raise EditkitError(f"{where}: not valid JSON ({printable(str(error))}). Download the file again.") from error
 

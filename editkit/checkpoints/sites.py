@@ -118,8 +118,12 @@ class Architecture:
         return hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
 
     @cached_property
+    def _all(self) -> tuple[Site, ...]:
+        return (*self.sites, *self.neuron_sites)
+
+    @cached_property
     def _number(self) -> dict[tuple[str, int, int], int]:
-        return {site.key: number for number, site in enumerate((*self.sites, *self.neuron_sites))}
+        return {site.key: number for number, site in enumerate(self._all)}
 
     def site(self, unit: Unit) -> Site:
         """The site a unit lives in.
@@ -128,7 +132,7 @@ class Architecture:
             EditkitError: if this model has no such unit.
         """
         self.check([unit])
-        return (*self.sites, *self.neuron_sites)[self._number[_key(unit)]]
+        return self._all[self._number[_key(unit)]]
 
     def check(self, units: Iterable[Unit]) -> None:
         """Raises EditkitError listing every unit this model does not have."""

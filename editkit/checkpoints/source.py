@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -171,6 +171,20 @@ def identified(source: Source, digests: Mapping[str, str]) -> Source:
     if source.base.revision is not None:
         return source
     return replace(source, base=Base(source.base.model, weights_digest(digests)), digests=dict(digests))
+
+
+def at_hand(base: Base, files: Collection[str]) -> Source | None:
+    """The base itself, if all of ``files`` are on this machine, unchanged; nothing is downloaded."""
+    is_digest = (base.revision or "").startswith("sha256:")
+    directory = (here(None) if base.model == BUNDLED else local(base.model)) if is_digest else None
+    if not is_digest and _HUB_ID.fullmatch(base.model) is not None and base.revision is not None:
+        directory = cached(base.model, base.revision)
+    if directory is None or not all((directory / name).exists() for name in files):
+        return None
+    try:
+        return resolve(None if base.model == BUNDLED else directory, base.revision)
+    except EditkitError:
+        return None
 
 
 def check_name(name: str) -> None:

@@ -70,14 +70,16 @@ def verify(out: Path, base: str | None, as_json: bool) -> None:
 @click.command()
 @click.argument("out", type=ANY)
 @click.option("-o", "--to", "directory", type=ANY, required=True, metavar="DIR", help="Where the base is written.")
-def undo(out: Path, directory: Path) -> None:
+@click.option("--base", metavar="MODEL", help="Compare every byte with the unedited model first.")
+def undo(out: Path, directory: Path, base: str | None) -> None:
     """The base checkpoint back, bit for bit."""
-    from editkit.writing import undo as back
+    from editkit.cli.stages import on_stderr
+    from editkit.writing.undo import undo as restored
 
-    say(f"{back.undo(out, directory)}: the base, bit for bit")
-    left_out = back.read(out).left_out if out.is_dir() else ()
-    if left_out:
-        note(f"Not restored, as the output never held them: {', '.join(row['file'] for row in left_out)}.")
+    found = restored(out, directory, base=base, stages=on_stderr())
+    say(found.describe())
+    if found.left_out:
+        note(f"Not restored, as the output never held them: {', '.join(row['file'] for row in found.left_out)}.")
 
 
 @click.command()

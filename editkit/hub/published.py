@@ -18,7 +18,7 @@ from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
 from editkit.hub.metadata import save_hollow
 from editkit.hub.remote import PIECE, RemoteFile, read_bytes
-from editkit.writing import manifest, undo
+from editkit.writing import manifest, undo_file
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -49,7 +49,7 @@ class PublishedEdit:
             raise EditkitError(
                 f"{self.repo} is a {record.form}, not a whole checkpoint. Download it and run `editkit verify` on it."
             )
-        for path in (EDIT, undo.NAME, "config.json"):
+        for path in (EDIT, undo_file.NAME, "config.json"):
             self._save(path)
         if headers.INDEX in self.there:
             self._save(headers.INDEX)

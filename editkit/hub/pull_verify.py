@@ -24,16 +24,17 @@ import numpy as np
 from editkit.checkpoints import architecture, headers
 from editkit.checkpoints.files import digest_of, printable, walk
 from editkit.checkpoints.source import BUNDLED, local, resolve
-from editkit.checkpoints.unshipped import CODE_CONFIGS, SERVERS_OWN, names_code, why
+from editkit.checkpoints.unshipped import CODE_CONFIGS, SERVERS_OWN, is_record, names_code, why
 from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError
 from editkit.hub.changes import git_sha1
 from editkit.hub.published import PublishedEdit
 from editkit.hub.remote import RemoteFile, connect, head_of, listing
 from editkit.units import show
-from editkit.writing import manifest, undo
+from editkit.writing import manifest, undo_file
+from editkit.writing.plan import place_of
 from editkit.writing.slices import Runs, Slice, key_of, runs_of, slices_of
-from editkit.writing.undo import Undo, removed_bytes
+from editkit.writing.undo_file import Undo, removed_bytes
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -113,7 +114,7 @@ def pull_verify(
 def _verify(published: PublishedEdit, base: str | Path | None) -> Verification:
     record = published.fetch_evidence()
     edit = published.edit
-    back = undo.read(published.folder)
+    back = undo_file.read(published.folder)
     if not edit.base == record.base == back.base:
         raise IntegrityError(f"{published.repo}: edit, manifest and undo file do not name the same base.")
     _check_slices(published, edit, back)
@@ -139,7 +140,7 @@ def _verify(published: PublishedEdit, base: str | Path | None) -> Verification:
     )
 
 
-def _check_slices(published: PublishedEdit, edit: Edit, back: undo.Undo) -> None:
+def _check_slices(published: PublishedEdit, edit: Edit, back: Undo) -> None:
     """The undo file must hold the slices of the stated units, no more and no fewer."""
     folder = published.folder
     stated = {key_of(piece) for piece in slices_of(edit, architecture.read(folder), headers.read(folder))}
@@ -176,7 +177,7 @@ def _against_reading(file: str, reading: Reading, record: manifest.Manifest) -> 
 
 def _against_base(
     published: PublishedEdit,
-    back: undo.Undo,
+    back: Undo,
     readings: Mapping[str, Reading],
     shelf: Mapping[str, RemoteFile],
     named: str,
@@ -189,7 +190,9 @@ def _against_base(
         if why(name, back.files.keys(), code=code) is None
     ]
     for name, kept in back.files.items():
-        at = kept.at or name
+        at = place_of(name)
+        if kept.at != at:
+            wrong.append(f"{printable(name)}: expected at {printable(at)}, said to be at {printable(str(kept.at))}")
         if name not in shelf and name in readings:
             raise EditkitError(
                 f"{published.repo}: its weights were converted from pickles: the base has no {name} to compare with. "
@@ -203,7 +206,7 @@ def _against_base(
             wrong.append(f"{printable(at)}: differs from the base's {printable(name)} in more than the removed slices")
     explained = {kept.at for kept in back.files.values()} | {*_OWN}
     for path in published.there:
-        if path not in explained and not path.startswith("editkit/"):
+        if path not in explained and not is_record(path):
             wrong.append(f"{printable(path)}: neither the base's nor the record of an edit")
     return wrong
 

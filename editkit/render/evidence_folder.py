@@ -13,6 +13,7 @@ import json
 import shutil
 from pathlib import Path
 
+from editkit.checkpoints.files import printable
 from editkit.checkpoints.staging import beside
 from editkit.checkpoints.unshipped import FIGURES
 from editkit.edit import Edit
@@ -98,9 +99,10 @@ def render_again(out: Path) -> None:
     """
     record = manifest.read(out)
     rendered = ("README.md", "editkit/report.html", *(f"editkit/{figure}.png" for figure in FIGURES))
-    wrong = [line for line in manifest.offenders(out, record) if line.split(": ")[0] not in rendered]
-    if wrong:
-        raise IntegrityError(f"{out} is not what editkit wrote, so nothing was rendered: {'; '.join(wrong)}.")
+    found = sorted((name, what) for name, what in manifest.faults(out, record).items() if name not in rendered)
+    if found:
+        wrong = "; ".join(f"{printable(name)}: {what}" for name, what in found[:20])
+        raise IntegrityError(f"{printable(str(out))} is not what editkit wrote, so nothing was rendered: {wrong}.")
     render(out, read(out))
     manifest.write(out, record)
 

@@ -150,25 +150,28 @@ def parse(raw: bytes) -> Manifest:
 
 def offenders(out: Path, manifest: Manifest) -> list[str]:
     """Every file that is missing, extra or changed, one line each, sorted."""
+    return sorted(f"{printable(name)}: {what}" for name, what in faults(out, manifest).items())
+
+
+def faults(out: Path, manifest: Manifest) -> dict[str, str]:
+    """The same by name: a file may be called so that its line looks like another one's."""
     present = [name for name in walk(out) if name != NAME]
-    lines = [f"{name}: missing" for name in manifest.files.keys() - set(present)]
+    found = dict.fromkeys(manifest.files.keys() - set(present), "missing")
     whole: dict[str, Path] = {}
     for name in present:
         if name not in manifest.files:
             if not is_tolerated(name):
-                lines.append(f"{printable(name)}: not in the manifest")
+                found[name] = "not in the manifest"
             continue
         path, size = inside(out, name), manifest.files[name][1]
         if path.stat().st_size == size:
             whole[name] = path
         else:
-            lines.append(f"{name}: expected {size} bytes, found {path.stat().st_size}")
-    lines += [
-        f"{name}: its bytes were changed (sha256 differs)"
-        for name, digest in zip(whole, digests_of(list(whole.values())), strict=True)
-        if digest != manifest.files[name][0]
-    ]
-    return sorted(lines)
+            found[name] = f"expected {size} bytes, found {path.stat().st_size}"
+    for name, digest in zip(whole, digests_of(list(whole.values())), strict=True):
+        if digest != manifest.files[name][0]:
+            found[name] = "its bytes were changed (sha256 differs)"
+    return found
 
 
 def is_tolerated(name: str) -> bool:

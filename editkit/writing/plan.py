@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from editkit.checkpoints import architecture, headers
 from editkit.checkpoints.files import is_relative_name, printable, walk
@@ -48,6 +48,11 @@ class Plan:
     copied: Mapping[str, str]
     left_out: tuple[LeftOut, ...]
 
+    @property
+    def recorded(self) -> list[dict[str, str]]:
+        """What is left out, for the record: what else lay in the base's folder is told, and not written down."""
+        return [asdict(row) for row in self.left_out if row.reason != NOT_MODEL]
+
 
 def plan_of(edit: Edit, base: Source) -> Plan:
     """Read the base's metadata and place the edit in its files.
@@ -62,7 +67,7 @@ def plan_of(edit: Edit, base: Source) -> Plan:
             f"The edit is for {printable(edit.base.model)} at revision {edit.base.revision}, the base given is at "
             f"{base.base.revision}: these are other weights. Give the revision that the edit names."
         )
-    if edit.base.revision != base.base.revision:  # a commit here, a digest there: say what was really read
+    if edit.base != base.base:  # a commit here, a digest there, a folder that was moved: say what was really read
         edit = Edit(base.base, edit.units)
     stored = headers.read(base.directory)
     sites = architecture.read(base.directory)

@@ -18,20 +18,21 @@ from editkit.checkpoints import architecture, gguf, headers
 from editkit.checkpoints.files import digest_of, inside, printable, walk
 from editkit.checkpoints.headers import TensorInfo
 from editkit.checkpoints.source import Source, recorded, resolve
-from editkit.edit import Edit
+from editkit.checkpoints.unshipped import is_record
+from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError, UsageError
 from editkit.progress import Stages, silent
 from editkit.units import Head
-from editkit.writing import copying, manifest, undo
+from editkit.writing import copying, manifest, undo_file
 from editkit.writing.export import gguf as in_blocks
 from editkit.writing.export import lora
 from editkit.writing.export.checkpoint import tensor_digest
 from editkit.writing.manifest import Manifest, is_tolerated
-from editkit.writing.plan import Plan, plan_of
+from editkit.writing.plan import KEPT, Plan, place_of, plan_of
 from editkit.writing.slices import Runs, Slice, key_of, read_runs, runs_of, slices_of
-from editkit.writing.undo import Undo
+from editkit.writing.undo_file import Undo
 
-_OTHER_SLICES = f"{undo.NAME}: does not hold the slices that editkit/edit.json names"
+_OTHER_SLICES = f"{undo_file.NAME}: does not hold the slices that editkit/edit.json names"
 _OWN = {"lora": (lora.WEIGHTS, lora.CONFIG)}
 """The files of a form that does not copy those of the base, beside its card and ``editkit/``."""
 
@@ -76,7 +77,9 @@ def verify(out: Path, base: Source | str | Path | None = None, *, stages: Stages
     try:
         lines = manifest.offenders(out, record)
         if not lines:
-            lines = _slices(out, record, undo.read(out))
+            back = undo_file.read(out)
+            lines = [*_bases(_edit(out), record, back, base), *_places(out, record.form, back)]
+            lines += _slices(out, record, back)
         if base is not None:
             lines += _against(out, record, base)
     except IntegrityError:
@@ -109,6 +112,45 @@ def _edit(out: Path) -> Edit:
         return Edit.from_json((out / "editkit" / "edit.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise IntegrityError(f"editkit/edit.json: cannot be read ({error}).") from error
+
+
+def _bases(edit: Edit, record: Manifest, back: Undo, base: Source | None) -> list[str]:
+    """Edit, manifest, undo file and the base that is given are of one base, and so are the weights."""
+    if not edit.base == record.base == back.base:
+        said = ", ".join(
+            dict.fromkeys(f"{each.model} at {each.revision}" for each in (edit.base, record.base, back.base))
+        )
+        return [f"editkit/: edit.json, manifest.json and {undo_file.NAME} name different bases: {printable(said)}"]
+    lines = []
+    if back.revision not in (None, edit.base.revision):
+        lines.append(f"{undo_file.NAME}: the weights that it leads back to are not those of {edit.base.revision}")
+    same_commit = base is not None and base.base.revision == edit.base.revision and _is_commit(edit.base)
+    if base is not None and same_commit and base.base.model != edit.base.model:
+        lines.append(f"editkit/edit.json: names {edit.base.model}, the base given is {base.base.model}")
+    return [printable(line) for line in lines]
+
+
+def _is_commit(base: Base) -> bool:
+    return base.revision is not None and not base.revision.startswith("sha256:")
+
+
+def _places(out: Path, form: str, back: Undo) -> list[str]:
+    """OUT keeps each file of the base at its one place (an adapter none), and holds nothing that is no record."""
+    lines = []
+    for name, file in back.files.items():
+        expected = place_of(name) if form == "checkpoint" else None
+        if file.at != expected:
+            lines.append(
+                f"{undo_file.NAME}: expected {printable(name)} of the base at {expected or 'nowhere'}, "
+                f"found {printable(file.at or 'nowhere')}"
+            )
+    own = {"README.md", *_OWN.get(form, ()), *(file.at for file in back.files.values())}
+    extra = [name for name in walk(out) if name not in own and not _is_own_record(name) and not is_tolerated(name)]
+    return lines + [f"{printable(name)}: not in the base, and no record of an edit" for name in extra]
+
+
+def _is_own_record(name: str) -> bool:
+    return is_record(name) and not name.startswith(KEPT)
 
 
 def _slices(out: Path, record: Manifest, back: Undo) -> list[str]:
@@ -169,8 +211,8 @@ def _spans(pieces: Sequence[Slice]) -> set[tuple[str, int | None, int, tuple[int
 
 def _against(out: Path, record: Manifest, base: Source) -> list[str]:
     """OUT is what the edit makes of the base, to the byte, and holds no file that the base does not account for."""
-    plan, back = plan_of(_edit(out), base), undo.read(out)
-    lines = _taken(back, plan, base) + _files(out, record.form, back, plan, base)
+    plan, back = plan_of(_edit(out), base), undo_file.read(out)
+    lines = _taken(back, plan, base) + _files(out, back, plan, base)
     for row in record.edited:
         tensor = plan.headers.tensors.get(row.tensor)
         if tensor is None or tensor_digest(inside(base.directory, tensor.file), tensor) != row.before:
@@ -185,28 +227,19 @@ def _taken(back: Undo, plan: Plan, base: Source) -> list[str]:
     if {key_of(piece) for piece in plan.slices} != back.removed.keys():
         return [_OTHER_SLICES]
     return [
-        f"{undo.NAME}: {kept.name} is not what the base holds there"
-        for piece, kept in undo.placed(back.removed, plan.headers.tensors).items()
+        f"{undo_file.NAME}: {kept.name} is not what the base holds there"
+        for piece, kept in undo_file.placed(back.removed, plan.headers.tensors).items()
         if b"".join(read_runs(inside(base.directory, piece.tensor.file), runs_of(piece)))
         != b"".join(read_runs(back.path, Runs(kept.start, kept.end - kept.start, kept.end - kept.start, 1)))
     ]
 
 
-def _files(out: Path, form: str, back: Undo, plan: Plan, base: Source) -> list[str]:
-    """Every file of the base is at its one place in OUT (an adapter has none of them), and no other is."""
-    expected = plan.copied if form == "checkpoint" else dict.fromkeys(plan.copied)
-    own = {"README.md", *_OWN.get(form, plan.copied.values())}
-    extra = [name for name in walk(out) if name not in own and not name.startswith("editkit/")]
-    lines = [f"{name}: in the base, not in OUT" for name in expected.keys() - back.files.keys()]
-    lines += [
-        f"{printable(name)}: not in the base, and no record of an edit" for name in extra if not is_tolerated(name)
-    ]
+def _files(out: Path, back: Undo, plan: Plan, base: Source) -> list[str]:
+    """The files of the base are those that the undo file lists, and they are the same."""
+    lines = [f"{name}: in the base, not in OUT" for name in plan.copied.keys() - back.files.keys()]
     for name, file in back.files.items():
-        if name not in expected:
+        if name not in plan.copied:
             lines.append(f"{printable(name)}: not in the base")
-        elif file.at != expected[name]:
-            there, here = expected[name] or "nowhere", file.at or "nowhere"
-            lines.append(f"{undo.NAME}: expected {name} of the base at {there}, found {here}")
         elif file.at is not None:
             lines += _differences(name, inside(base.directory, name), inside(out, file.at), plan)
         elif digest_of(inside(base.directory, name)) != file.sha256:

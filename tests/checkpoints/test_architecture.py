@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import UserDict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +109,32 @@ def test_a_type_nobody_listed_with_two_candidates_is_refused_with_both() -> None
 def test_a_type_nobody_listed_without_candidates_lists_what_is_near() -> None:
     with pytest.raises(EditkitError, match=r"near attention: model\.layers\.N\.attention\.mix"):
         architecture.describe("brandnew", {"num_attention_heads": 4}, _shapes("model.layers.{}.attention.mix"))
+
+
+class Counted(UserDict[str, tuple[int, ...]]):
+    """Shapes that count how often somebody goes through all of them."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_the_work_grows_with_the_tensors_and_not_with_their_square() -> None:
+    """200,000 experts' matrices took minutes: each was looked up in a copy of the whole table."""
+    times = []
+    for experts in (2, 40):
+        shapes = {"model.layers.0.self_attn.o_proj": (16, 16)}
+        shapes |= {f"model.layers.0.mlp.experts.{number}.down_proj": (16, 2) for number in range(experts)}
+        counted = Counted(shapes)
+        fields = config_fields.from_json(
+            {"model_type": "mixtral", "num_attention_heads": 4, "num_hidden_layers": 1, "hidden_size": 16}
+        )
+        found = architecture.describe("mixtral", fields, counted)
+        assert len(found.neuron_sites) == experts
+        times.append(counted.times)
+    assert times[0] == times[1]
 
 
 def test_prediction_layers_beyond_the_depth_are_left_out() -> None:

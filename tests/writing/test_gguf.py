@@ -89,7 +89,7 @@ def test_the_slices_are_zero_and_the_rest_is_the_base(kind: str, width: int, tmp
         assert np.array_equal(after[name][~gone], weights[~gone]), name
     _only_the_slices_differ(base, out, kind, width)
     assert verify(out, base).tensors == LAYERS
-    assert undo(out, tmp_path / "back.gguf").read_bytes() == base.read_bytes()
+    assert undo(out, tmp_path / "back.gguf").directory.read_bytes() == base.read_bytes()
 
 
 def _only_the_slices_differ(base: Path, out: Path, kind: str, width: int) -> None:
@@ -223,7 +223,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
     pieces = export.pieces_of(Edit(Base(""), frozenset(UNITS)), read(base))
     chunks = export._rewritten(base, pieces, lambda *_: None, hashlib.sha256())
     assert max(map(len, chunks)) <= 1000
-    assert undo(tmp_path / "out.gguf", tmp_path / "back.gguf").read_bytes() == base.read_bytes()
+    assert undo(tmp_path / "out.gguf", tmp_path / "back.gguf").directory.read_bytes() == base.read_bytes()
 
 
 def test_the_commands(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_neurons_go_as_columns_or_as_rows_of_the_map_before(kind: str, tmp_path:
         verify(out, base)
     data[tensor.end - 1] ^= 0xFF
     out.write_bytes(data)
-    assert undo(out, tmp_path / "back.gguf").read_bytes() == base.read_bytes()
+    assert undo(out, tmp_path / "back.gguf").directory.read_bytes() == base.read_bytes()
 
 
 def test_a_neuron_that_a_bias_would_wake_is_refused(tmp_path: Path) -> None:

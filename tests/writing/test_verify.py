@@ -17,12 +17,13 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from editkit.checkpoints import headers
+from editkit.checkpoints.files import digest_of
 from editkit.checkpoints.source import Source, resolve
-from editkit.edit import Edit
+from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError
 from editkit.units import Head
 from editkit.writing import manifest
-from editkit.writing import undo as undone
+from editkit.writing import undo_file as undone
 from editkit.writing.export import EXPORTS, checkpoint, lora
 from editkit.writing.undo import undo
 from editkit.writing.verify import verify
@@ -219,6 +220,25 @@ def another_strength(out: Path) -> None:
     (out / lora.CONFIG).write_text(json.dumps(config | {"lora_alpha": 7 * config["r"]}, indent=2) + "\n")
 
 
+def said_twice(out: Path) -> None:
+    path = out / "editkit" / "edit.json"
+    path.write_text(path.read_text().replace('"units"', '"units": ["L2H0"],\n  "units"'))
+
+
+def another_base(out: Path) -> None:
+    edit = Edit.from_json((out / "editkit" / "edit.json").read_text())
+    renamed = Edit(replace(edit.base, model="meta-llama/Llama-3.2-1B"), edit.units)
+    (out / "editkit" / "edit.json").write_text(renamed.to_json())
+
+
+def smuggled(out: Path) -> None:
+    """Code and a config that names it, which undo would lay out as the base's."""
+    (out / "editkit" / "evil.py").write_text("print('evil')")
+    record = json.loads(headers.metadata(out / undone.NAME)["editkit"])
+    record["files"]["evil.py"] = {"at": "editkit/evil.py", "sha256": digest_of(out / "editkit" / "evil.py"), "size": 13}
+    rewrite_metadata(out / undone.NAME, record)
+
+
 def added(*names: str) -> Forgery:
     return lambda out: [(out / name).write_text("{}") for name in names]
 
@@ -233,12 +253,25 @@ FORGERIES: dict[str, tuple[str, Forgery, str]] = {
     "code added": ("checkpoint", added("evil.py"), "evil.py: not in the base"),
     "an adapter added": ("checkpoint", added("adapter_config.json"), "adapter_config.json: not in the base"),
     "a pickle added": ("lora", added("pytorch_model.bin"), "pytorch_model.bin: not in the base"),
+    "code among the records": ("checkpoint", added("editkit/evil.py"), "evil.py: not in the base"),
+    "code among the records of an adapter": ("lora", added("editkit/evil.py"), "evil.py: not in the base"),
+    "a file of the base that was none": ("checkpoint", smuggled, r"expected evil\.py of the base at evil\.py"),
+    "a name twice in the edit": ("checkpoint", said_twice, "edit.json is not JSON: .*units.* appears twice"),
+    "another base in the edit": ("checkpoint", another_base, "name different bases"),
+    "another base in the edit of an adapter": ("lora", another_base, "name different bases"),
     "an adapter for another layer": ("lora", another_unit(frozenset({Head(1, 1), Head(1, 2), Head(2, 3)})), "undo"),
     "an adapter and its undo scaled alike": ("lora", scaled, "is not what the base holds there"),
     "an adapter on another module": ("lora", another_module, "is not what the edit makes of the base"),
     "an adapter loaded at another strength": ("lora", another_strength, "adapter_config.json: not the one"),
 }
-"""What a forger writes who hashes again: form, change, and what the comparison with the base says of it."""
+"""What a forger writes who hashes again: form, change, and what is said of it."""
+
+ONLY_THE_BASE_TELLS = {
+    "an adapter and its undo scaled alike",
+    "an adapter for another layer",
+    "an adapter on another module",
+    "an adapter loaded at another strength",
+}
 
 
 @pytest.mark.parametrize("name", FORGERIES)
@@ -249,7 +282,11 @@ def test_every_forgery_shows_against_the_base(tmp_path: Path, source: Source, na
     assert verify(place, source).against_base
     forge(place)
     reseal(place)
-    assert not verify(place).against_base, "the hashes are right, only the base tells"
+    if name in ONLY_THE_BASE_TELLS:
+        assert not verify(place).against_base, "the hashes are right"
+    else:
+        with pytest.raises(IntegrityError, match=message):
+            verify(place)
     with pytest.raises(IntegrityError, match=message):
         verify(place, source)
 
@@ -287,9 +324,75 @@ def test_an_unfinished_output_is_none(out: Path) -> None:
 
 def test_undo_refuses_what_would_not_be_the_base(out: Path, tmp_path: Path, source: Source) -> None:
     flipped(out / headers.read(out).files[1], -1, 1)
-    with pytest.raises(IntegrityError, match=r"cannot restore model-00002-of-00002\.safetensors"):
+    with pytest.raises(IntegrityError, match=r"model-00002-of-00002\.safetensors: its bytes were changed"):
         undo(out, tmp_path / "back")
     assert not (tmp_path / "back").exists()
+
+
+@pytest.mark.parametrize("name", [name for name, (form, *_) in FORGERIES.items() if form == "checkpoint"])
+def test_undo_believes_no_forger(tmp_path: Path, source: Source, name: str) -> None:
+    _, forge, _ = FORGERIES[name]
+    checkpoint.write(Edit(source.base, UNITS), source, tmp_path / "forged")
+    forge(tmp_path / "forged")
+    reseal(tmp_path / "forged")
+    with pytest.raises(IntegrityError):
+        undo(tmp_path / "forged", tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+def sign_bits(out: Path) -> None:
+    """The removed slices with their signs changed, and a record in which all hashes are right again."""
+    path, raw = out / undone.NAME, (out / undone.NAME).read_bytes()
+    start = 8 + int.from_bytes(raw[:8], "little")
+    path.write_bytes(raw[:start] + bytes(byte ^ 128 if at % 4 == 3 else byte for at, byte in enumerate(raw[start:])))
+    record, back = json.loads(headers.metadata(path)["editkit"]), undone.read(out)
+    for name in headers.read(out).files:
+        restored = out.with_name("restored")
+        shutil.copy(out / name, restored)
+        undone.put_back(back, name, restored)
+        record["files"][name]["sha256"] = digest_of(restored)
+    rewrite_metadata(path, record)
+
+
+def test_undo_checks_the_weights_against_the_revision(out: Path, tmp_path: Path, source: Source) -> None:
+    sign_bits(out)
+    with pytest.raises(IntegrityError, match=r"undo\.safetensors"):
+        undo(out, tmp_path / "back")
+    reseal(out)
+    with pytest.raises(IntegrityError, match="are not those of sha256:"):
+        undo(out, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+def test_undo_says_bit_for_bit_only_of_what_was_compared(out: Path, tmp_path: Path, source: Source) -> None:
+    whole = undo(out, tmp_path / "back")
+    assert whole.compared and "bit for bit" in whole.describe()
+    moved = source.directory.rename(tmp_path / "moved")
+    alone = undo(out, tmp_path / "alone")
+    assert not alone.compared and "--base" in alone.describe()
+    again = undo(out, tmp_path / "again", base=moved)
+    assert again.compared
+    flipped(moved / "tokenizer.json", 3, 1)
+    with pytest.raises(IntegrityError, match=r"tokenizer\.json: differs from the base"):
+        undo(out, tmp_path / "never", base=moved)
+
+
+def test_undo_does_not_swear_to_a_commit_that_nobody_looked_at(out: Path, tmp_path: Path, source: Source) -> None:
+    base = replace(source, base=Base("nobody/nothing", "0" * 40))
+    checkpoint.write(Edit(base.base, UNITS), base, tmp_path / "hub")
+    found = undo(tmp_path / "hub", tmp_path / "back")
+    assert not found.compared and "bit for bit" not in found.describe() and "--base" in found.describe()
+    flipped(tmp_path / "hub" / "config.json", 1, 1)
+    with pytest.raises(IntegrityError, match=r"config\.json: its bytes were changed"):
+        undo(tmp_path / "hub", tmp_path / "never")
+
+
+def test_a_base_of_another_name_contradicts_the_edit(tmp_path: Path, source: Source) -> None:
+    base = replace(source, base=Base("one/model", "0" * 40))
+    checkpoint.write(Edit(base.base, UNITS), base, tmp_path / "out")
+    assert verify(tmp_path / "out", base).against_base
+    with pytest.raises(IntegrityError, match=r"other/model.*one/model|one/model.*other/model"):
+        verify(tmp_path / "out", replace(base, base=Base("other/model", "0" * 40)))
 
 
 def test_undo_of_an_adapter_names_the_base_that_changed(tmp_path: Path, source: Source) -> None:
@@ -329,6 +432,7 @@ def test_an_undo_file_cannot_write_elsewhere(out: Path, tmp_path: Path, name: st
         kept = files.pop("config.json")
         files |= {name: kept} if field == "key" else {"config.json": kept | {"at": name}}
         rewrite_metadata(path, record | {"files": files})
+        reseal(out)
         with pytest.raises(IntegrityError, match="no name of a file"):
             undo(out, tmp_path / "back")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "out"]

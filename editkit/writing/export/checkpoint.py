@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,12 @@ from editkit.checkpoints.unshipped import NOT_MODEL
 from editkit.edit import Edit
 from editkit.errors import IntegrityError
 from editkit.units import show
-from editkit.writing import manifest, undo
+from editkit.writing import manifest, undo_file
 from editkit.writing.copying import copy_files
 from editkit.writing.manifest import Edited, Manifest
 from editkit.writing.plan import LeftOut, Plan, plan_of, told
 from editkit.writing.slices import Slice
-from editkit.writing.undo import Kept
+from editkit.writing.undo_file import Kept
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,7 @@ def stage(
         edit = Edit(base.base, plan.edit.units)
         edited = edited_tensors(base.directory, directory, plan.slices)
         files = {name: Kept(at, copied[at].before, (directory / at).stat().st_size) for name, at in plan.copied.items()}
-        # What else lay in the base's folder is nobody's business: it is told, and not written down.
-        left_out = [asdict(row) for row in plan.left_out if row.reason != NOT_MODEL]
-        undo.save(directory, base, plan.slices, files, left_out)
+        undo_file.save(directory, base, plan.slices, files, plan.recorded)
         (directory / "editkit" / "edit.json").write_text(edit.to_json(), encoding="utf-8", newline="\n")
         stamps = {at: stamp(directory / at) for at in copied}
         after = {plan.copied[name]: each.after for name, each in weights.items()}
@@ -107,7 +105,7 @@ def stage(
             raise IntegrityError(f"{', '.join(changed)}: changed after the checkpoint was written and checked.")
         if not (directory / "README.md").exists():
             (directory / "README.md").write_text(plain_card(edit, base, "checkpoint"), encoding="utf-8")
-        record = Manifest("checkpoint", edit.base, {}, edited, tuple(left_out), {}, seeds or {}, recipe)
+        record = Manifest("checkpoint", edit.base, {}, edited, tuple(plan.recorded), {}, seeds or {}, recipe)
         manifest.write(directory, record, known={at: each.after for at, each in copied.items()})
 
 

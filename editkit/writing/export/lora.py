@@ -24,12 +24,12 @@ from editkit.checkpoints.staging import beside, check_apart, check_free, save
 from editkit.edit import Edit
 from editkit.errors import EditkitError
 from editkit.units import in_order, show
-from editkit.writing import manifest, undo
+from editkit.writing import manifest, undo_file
 from editkit.writing.export.checkpoint import Written, plain_card
 from editkit.writing.manifest import Manifest
 from editkit.writing.plan import Plan, plan_of
 from editkit.writing.slices import Slice, read_runs, runs_of
-from editkit.writing.undo import Kept, Undo
+from editkit.writing.undo_file import Kept, Undo
 
 if TYPE_CHECKING:
     import torch
@@ -81,7 +81,7 @@ def write(edit: Edit, base: Source, out: Path, *, allow_large_rank: bool = False
         (directory / CONFIG).write_text(config_of(plan.edit, maps), encoding="utf-8")
         notes = _notes(maps)
         (directory / "README.md").write_text(plain_card(plan.edit, base, "lora", notes=notes), encoding="utf-8")
-        undo.save(directory, base, plan.slices, {name: _kept(base, name) for name in plan.copied}, ())
+        undo_file.save(directory, base, plan.slices, {name: _kept(base, name) for name in plan.copied}, plan.recorded)
         (directory / "editkit" / "edit.json").write_text(plan.edit.to_json(), encoding="utf-8", newline="\n")
         manifest.write(directory, Manifest("lora", plan.edit.base, {}))
     return Written(out, "lora", (), plan.left_out, notes)
@@ -260,12 +260,12 @@ def problems(out: Path, back: Undo) -> list[str]:
 
     stored = _load(out, WEIGHTS)
     tensors: dict[str, list[tuple[tuple[int, ...], torch.Tensor]]] = {}
-    for key, kept in _load(out, undo.NAME).items():
+    for key, kept in _load(out, undo_file.NAME).items():
         row = back.removed[key]
         off = tuple(start + step for start in row.starts for step in range(row.width))
         tensors.setdefault(row.tensor, []).append((off, kept if row.axis == 1 else kept.T))
     if any(len({removed.shape[0] for _, removed in pieces}) > 1 for pieces in tensors.values()):
-        return [f"{undo.NAME}: slices of one tensor differ in shape"]
+        return [f"{undo_file.NAME}: slices of one tensor differ in shape"]
     expected: list[Removed | None] = []
     for pieces in tensors.values():
         pieces.sort(key=lambda piece: piece[0])
