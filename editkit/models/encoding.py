@@ -38,14 +38,15 @@ def encode(tokenizer: Any, request: Request, window: int | None) -> Encoded:
         EditkitError: the answer alone does not fit.
     """
     context, continuation = _whole(tokenizer, request)
-    # The last token of a continuation is only predicted, never read.
-    answer = request.max_new_tokens if isinstance(request, Generate) else len(continuation) - 1
-    if window is None or len(context) + answer <= window:
+    # The last token of an answer is only predicted, never read.
+    answer = request.max_new_tokens if isinstance(request, Generate) else len(continuation)
+    if window is None or len(context) + answer - 1 <= window:
         return context, continuation
-    if answer >= window:
+    room = answer if isinstance(request, Generate) else answer - 1  # as lm-evaluation-harness cuts
+    if room >= window:
         what = "max_new_tokens is" if isinstance(request, Generate) else "the continuation has"
         raise EditkitError(
-            f"This model reads {window} tokens, and {what} {answer + (not isinstance(request, Generate))}: "
+            f"This model reads {window} tokens, and {what} {answer}: "
             f"no room is left for the prompt {request.prompt!r:.60}. Ask for a shorter answer, or take another model."
         )
     warnings.warn(
@@ -53,7 +54,7 @@ def encode(tokenizer: Any, request: Request, window: int | None) -> Encoded:
         "as lm-evaluation-harness does.",
         stacklevel=2,
     )
-    return context[len(context) + answer - window :], continuation
+    return context[len(context) + room - window :], continuation
 
 
 def window_of(config: Any, tokenizer: Any) -> int | None:
@@ -103,6 +104,8 @@ def _chat(tokenizer: Any, prompt: str) -> str:
 
 def _split(tokenizer: Any, prompt: str, continuation: str) -> Encoded:
     """Tokenize prompt and continuation together, as they will be read, and cut at the prompt's end."""
+    if continuation[:1] == " " and _lacks_space(tokenizer):
+        continuation = continuation[1:]
     stripped = prompt.rstrip()
     continuation = prompt[len(stripped) :] + continuation
     whole = _read(tokenizer, stripped + continuation)
@@ -110,6 +113,12 @@ def _split(tokenizer: Any, prompt: str, continuation: str) -> Encoded:
     if not context:
         context, whole = [_start(tokenizer)], [_start(tokenizer), *whole]
     return context, whole[len(context) :] or whole[-1:]
+
+
+def _lacks_space(tokenizer: Any) -> bool:
+    """Whether a space is a token that says nothing, as in a vocabulary of letters."""
+    unknown = tokenizer.unk_token_id
+    return unknown is not None and unknown in tokenizer(" ", add_special_tokens=False)["input_ids"]
 
 
 def _read(tokenizer: Any, text: str) -> list[int]:

@@ -77,7 +77,7 @@ class Choices:
         return self.rows
 
     def requests(self, example: Example) -> tuple[Request, ...]:
-        space = "" if self.chat else " "
+        space = "" if self.chat or example.prompt[-1:].isspace() else " "
         return tuple(Loglikelihood(example.prompt, space + text, self.chat) for text in example.facts["choices"])
 
     def score(self, example: Example, outputs: Sequence[Output]) -> Score:

@@ -12,7 +12,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Split
 from tokenizers.processors import TemplateProcessing
+from transformers import PreTrainedTokenizerFast
 
 from editkit.errors import EditkitError
 from editkit.models.encoding import encode, window_of
@@ -73,6 +77,22 @@ def test_what_is_cut_is_the_beginning_and_it_is_said(model: LanguageModel) -> No
     with pytest.warns(UserWarning, match="without their beginning"):
         context, continuation = model.encode(Loglikelihood(LONG, " The king", chat=False))
     assert len(context) + len(continuation) == WINDOW + 1, "the last token is predicted, not read"
+
+
+def test_a_prompt_and_an_answer_that_fit_exactly_lose_nothing(model: LanguageModel) -> None:
+    prompt = model.tokenizer.decode(model.tokenizer(LONG)["input_ids"][: WINDOW - 9])
+    whole = model.tokenizer(prompt)["input_ids"]
+    assert len(whole) == WINDOW - 9
+    assert model.encode(Generate(prompt, 10, chat=False))[0] == whole, "the last token is predicted, not read"
+
+
+def test_a_space_that_a_vocabulary_lacks_is_not_put_before_an_answer() -> None:
+    vocabulary = {"?": 0, **{letter: at for at, letter in enumerate("0123456789+=", 1)}}
+    tokens = Tokenizer(WordLevel(vocabulary, unk_token="?"))
+    tokens.pre_tokenizer = Split("", "isolated")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokens, unk_token="?", eos_token="=")
+    assert tokenizer(" 7", add_special_tokens=False)["input_ids"] == [0, 8]
+    assert encode(tokenizer, Loglikelihood("1+6=", " 7", chat=False), None) == ([2, 11, 7, 12], [8])
 
 
 @pytest.mark.parametrize("window", [None, 10**6])

@@ -176,6 +176,13 @@ def test_choices_are_compared_per_character(folder: Path) -> None:
     assert not found.score(example, [Likelihood(-2, 1, False), Likelihood(-9, 3, False)]).valid
 
 
+def test_a_prompt_that_ends_in_a_space_gets_no_second_one(folder: Path) -> None:
+    for end, space in (("", " "), (" ", ""), ("\n", "")):
+        example = Example("0", f"Q?{end}", facts={"choices": ["no", "yes"], "answer": "no"})
+        asked = Choices("choices", (example,), 0.5, chat=False).requests(example)
+        assert [getattr(each, "continuation", "") for each in asked] == [f"{space}no", f"{space}yes"]
+
+
 def test_choices_of_a_csv_are_joined_by_bars(folder: Path) -> None:
     lines = [f"Capital {n}?,Rome | Paris | Cairo,Paris" for n in range(30)]
     (folder / "choices.csv").write_text("prompt,choices,answer\n" + "\n".join(lines))
