@@ -12,11 +12,13 @@ and of MBPP (google-research-datasets/mbpp, CC-BY-4.0); ``prompt`` and ``test`` 
     {"task_id": 11, "text": "Write a python function to remove first and last occurrence of a given character ...",
      "test_list": ["assert remove_Occ(\\"hello\\",\\"l\\") == \\"heo\\"", ...]}
 
-The score is 1 if every test passes with the one greedy answer (pass@1). The wording of the prompts is our own.
+The score is 1 if every test passes with the one greedy answer (pass@1). Program and tests run apart (``sandbox.py``).
+The wording of the prompts is our own.
 """
 
 from __future__ import annotations
 
+import builtins
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -42,11 +44,13 @@ class Execution:
 
     name: str
     rows: tuple[Example, ...]
-    program: Callable[[Example, str], str] = field(repr=False)
+    program: Callable[[Example, str], tuple[str, str]] = field(repr=False)
     chat: bool
     max_new_tokens: int
     chance: float = 0.0
     format: str = "generation"
+    judge: str = "outside"
+    """Where the verdict is made: measurements are kept under it, and older ones came from the program's own process."""
 
     def examples(self) -> Sequence[Example]:
         return self.rows
@@ -59,7 +63,7 @@ class Execution:
         text = str(outputs[0])
         if reason := degeneration(text):
             return Score(0.0, valid=False, note=reason)
-        outcome = sandbox.run(self.program(example, text))
+        outcome = sandbox.run(*self.program(example, text))
         return Score(float(outcome.passed), note=outcome.reason)
 
 
@@ -101,17 +105,25 @@ def code_of(text: str) -> str:
     return found[1] if found else text
 
 
-def humaneval_program(example: Example, answer: str) -> str:
-    """The prompt, the answer as its completion or as the whole function again, and the tests."""
+def humaneval_program(example: Example, answer: str) -> tuple[str, str]:
+    """The prompt and the answer, as its completion or as the whole function again; and the tests.
+
+    The tests have the prompt too, for the helpers in it; only the function that is asked for is the program's.
+    """
     code, facts = code_of(answer), example.facts
+    start, asked = facts["start"], facts["entry_point"]
     # The prompt is itself a function without a body but its docstring: imports and helpers above it stay defined.
-    joint = "\n\n" if re.search(rf"^def {re.escape(facts['entry_point'])}\b", code, re.MULTILINE) else ""
-    return f"{facts['start']}{joint}{code}\n\n{facts['test']}\n\ncheck({facts['entry_point']})\n"
+    joint = "\n\n" if re.search(rf"^def {re.escape(asked)}\b", code, re.MULTILINE) else ""
+    tests = [start, f"{asked} = __program__.{asked}", facts["test"], f"check({asked})\n"]
+    return f"{start}{joint}{code}\n", "\n".join(tests)
 
 
-def mbpp_program(example: Example, answer: str) -> str:
-    """The set-up, the answer and the asserts."""
-    return "\n".join([example.facts["setup"], code_of(answer), *example.facts["tests"]]) + "\n"
+def mbpp_program(example: Example, answer: str) -> tuple[str, str]:
+    """The set-up and the answer; the set-up and the asserts."""
+    setup, facts = example.facts["setup"], example.facts
+    # A few tests ask for a function that has a built-in's name (`sum`): the reference solution tells.
+    own = [f"{name} = __program__.{name}" for name in facts["names"] if hasattr(builtins, name)]
+    return f"{setup}\n{code_of(answer)}\n", "\n".join([setup, *own, *facts["tests"]]) + "\n"
 
 
 def _humaneval(row: Mapping[str, Any]) -> Example:
@@ -129,12 +141,15 @@ def _mbpp(row: Mapping[str, Any]) -> Example:
     prompt = f"{text}\nThe function must pass these tests:\n\n{shown}\n\nAnswer with one block of Python code."
     # A base model continues a file whose docstring is the question.
     start = f'"""\n{text}\n\n{shown}\n"""\n'
-    facts = {"start": start, "tests": tests, "setup": row.get("test_setup_code") or ""}
+    setup = row.get("test_setup_code") or "\n".join(row.get("test_imports") or ())
+    names = re.findall(r"^def (\w+)", row.get("code") or "", re.MULTILINE)
+    facts = {"start": start, "tests": tests, "setup": setup, "names": names}
     return Example(f"mbpp/{row['task_id']}", prompt, facts=facts)
 
 
 SETS: dict[
-    str, tuple[tuple[str, str | None], Callable[[Mapping[str, Any]], Example], Callable[[Example, str], str]]
+    str,
+    tuple[tuple[str, str | None], Callable[[Mapping[str, Any]], Example], Callable[[Example, str], tuple[str, str]]],
 ] = {
     "humaneval": (("openai/openai_humaneval", None), _humaneval, humaneval_program),
     "mbpp": (("google-research-datasets/mbpp", "full"), _mbpp, mbpp_program),

@@ -123,7 +123,7 @@ def test_programs_of_a_live_model_run_in_the_sandbox(
 ) -> None:
     ran: list[str] = []
     run = sandbox.run
-    monkeypatch.setattr(sandbox, "run", lambda program: (ran.append(program), run(program))[1])
+    monkeypatch.setattr(sandbox, "run", lambda program, tests: (ran.append(program), run(program, tests))[1])
     task = find({"code": name, "rows": str(rows), "max_new_tokens": 16}, allow_code=True)
     [found] = measured(model, task, tmp_path).rows
     assert (found.task, found.n, found.score.mean) == (name, LIMIT, 0)

@@ -72,6 +72,21 @@ def test_requests() -> None:
 
 
 @BOXED
+def test_an_asked_function_may_have_the_name_of_a_builtin_and_no_other_builtin_is_the_programs(tmp_path: Path) -> None:
+    row = {
+        "task_id": 1,
+        "text": "Add.",
+        "code": "def sum(a, b):\n  return a + b",
+        "test_list": ["assert sum(2, 3) == 5"],
+    }
+    near = row | {"task_id": 2, "code": "def f(a): ...", "test_list": ["assert abs(f(1) - 1) < 0.1"]}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n" + json.dumps(near))
+    found = make("mbpp", tmp_path / "rows.jsonl")
+    assert found.score(found.examples()[0], [row["code"]]).value == 1
+    assert found.score(found.examples()[1], ["abs = lambda x: 0\ndef f(a): return 9"]).value == 0
+
+
+@BOXED
 def test_rows_of_the_hub_are_understood(tmp_path: Path) -> None:
     row = {"task_id": 7, "text": "Add.", "code": "", "test_list": ["assert add(A, 2) == 3"], "test_setup_code": "A = 1"}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row))
@@ -90,7 +105,7 @@ def test_without_leave_or_sandbox_nothing_runs(tmp_path: Path, monkeypatch: pyte
     sandbox._missing.cache_clear()
     with pytest.raises(EditkitError, match="runs only in a sandbox"):
         execution.task(table, allow_code_execution=True)
-    example = Example("x", "", facts={"start": "", "tests": [], "setup": ""})
+    example = Example("x", "", facts={"start": "", "tests": [], "setup": "", "names": []})
     task = Execution("mbpp", (example,), execution.mbpp_program, True, 9)
     with pytest.raises(EditkitError, match="Nothing was run"):
         task.score(example, ["print(1)"])
@@ -99,7 +114,7 @@ def test_without_leave_or_sandbox_nothing_runs(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_code_task_is_the_same_in_every_process() -> None:
-    example = Example("x", "", facts={"start": "", "tests": [], "setup": ""})
+    example = Example("x", "", facts={"start": "", "tests": [], "setup": "", "names": []})
     same = [Execution("mbpp", (example,), program, True, 9) for program in (lambda e, t: t, lambda e, t: t)]
     assert digest(same[0]) == digest(same[1])
     assert digest(same[0]) != digest(Execution("mbpp", (example,), execution.mbpp_program, True, 10))
