@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from editkit.errors import EditkitError
+from editkit.printable import is_printable, printable
 
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]")
 _STORED = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}")
 
 SIDE_BY_SIDE = max(2, min(4, os.cpu_count() or 1))
@@ -66,17 +66,6 @@ def _is_cached(root: Path, real: Path) -> bool:
     shared = root.parents[2] / "blobs"
     is_stored = real.is_relative_to(shared) and _STORED.fullmatch(real.relative_to(shared).as_posix()) is not None
     return is_stored and root.parent.parent.name.startswith("models--")
-
-
-def is_printable(text: str) -> bool:
-    """No control characters, no invisible or direction-changing ones, no line breaks."""
-    return _UNPRINTABLE.search(text) is None
-
-
-def printable(text: str) -> str:
-    """The text for a message: short, and without characters that a terminal would obey."""
-    shown = _UNPRINTABLE.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
-    return shown if len(shown) <= 200 else shown[:200] + "..."
 
 
 def is_file_name(text: str) -> bool:
