@@ -13,6 +13,8 @@ A run that was asked to accept less than its goal (--accept best), and does, end
 
 from __future__ import annotations
 
+from editkit.printable import visible
+
 
 def first_line(error: BaseException) -> str:
     """The first line of what an error of some library says, or its kind where it says nothing."""
@@ -24,11 +26,17 @@ REDUCED = 6
 
 
 class EditkitError(Exception):
-    """An error with a message for the user; the command line prints it without a traceback."""
+    """An error with a message for the user; the command line prints it without a traceback.
+
+    Whatever the message quotes (a name in a checkpoint, the words of a chat template), a terminal obeys none of it.
+    """
 
     exit_code = 1
     outcome: object = None
     """The evidence of ``NotLocalized`` and ``TooMuchDamage``: an ``editkit.evidence.outcome.Outcome``."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(visible(message))
 
 
 class OutOfMemory(EditkitError):

@@ -8,6 +8,7 @@ import click
 
 from editkit.cli.commands import Commands
 from editkit.cli.streams import show
+from editkit.printable import visible
 
 
 @click.group(cls=Commands, invoke_without_command=True)
@@ -27,7 +28,7 @@ def show_recipe(name: str) -> None:
     from editkit.removal import recipe
 
     recipe.read(name)
-    click.echo(recipe.text(name), nl=False)
+    click.echo(visible(recipe.text(name)), nl=False)
 
 
 @click.group(cls=Commands, invoke_without_command=True)
@@ -58,7 +59,7 @@ def show_task(name: str, count: int) -> None:
     for split in SPLITS:
         click.secho(f"{split} ({sizes[split]} examples)", bold=True)
         for example in examples_of(task, split, limit=count):
-            click.echo(f"  {example.prompt}")
+            click.echo(f"  {visible(example.prompt)}")
 
 
 def show_pairs(facts: dict[str, str]) -> None:

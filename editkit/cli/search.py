@@ -28,7 +28,7 @@ from editkit.cli.options import (
     work,
     write,
 )
-from editkit.cli.streams import console, note, print_json, show
+from editkit.cli.streams import Visible, console, note, print_json, show
 from editkit.errors import REDUCED, NotLocalized, TooMuchDamage, UsageError
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def _ask_hub(repo: str, model: str | None, revision: str | None) -> None:
     from editkit.hub import preflight
 
     found = preflight(repo, base=named(model, revision), like=here(model))
-    console(sys.stderr).print(hub_tables.preflight(found))
+    console(sys.stderr).print(Visible(hub_tables.preflight(found)))
 
 
 def _show_plan(name: str, as_json: bool, changes: dict[str, Any], **asked: Any) -> Plan:

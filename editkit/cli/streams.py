@@ -12,12 +12,17 @@ import os
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from editkit.printable import visible
+
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
 PIPED_WIDTH = 160
 """Columns when the output is no terminal and nobody said how wide it is: enough that no table is cut."""
@@ -29,11 +34,22 @@ def show(result: RenderableType) -> None:
     """Print a result to stdout: in a file or a pipe without the blanks that fill a line up."""
     stdout = console(sys.stdout)
     if stdout.is_terminal:
-        stdout.print(result)
+        stdout.print(Visible(result))
         return
     with stdout.capture() as captured:
-        stdout.print(result)
+        stdout.print(Visible(result))
     stdout.file.write("\n".join(line.rstrip() for line in captured.get().split("\n")))
+
+
+@dataclass(frozen=True)
+class Visible:
+    """What is drawn, with none of its own characters for a terminal to obey: names and answers are of others."""
+
+    result: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for part in console.render(self.result, options):
+            yield part if part.control else part._replace(text=visible(part.text))
 
 
 def say(text: str) -> None:
@@ -43,11 +59,12 @@ def say(text: str) -> None:
     if console(sys.stdout).is_terminal:
         show(Text(text))
     else:
-        print(text)
+        print(visible(text))
 
 
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    click.echo(text if visible(text) == text else json.dumps(value, indent=2))
 
 
 def note(text: str) -> None:
@@ -57,6 +74,7 @@ def note(text: str) -> None:
 
 def fitting(text: str) -> str:
     """Text for stderr: on a terminal lines end between words; elsewhere they stay whole."""
+    text = visible(text)
     if sys.stderr is None or not sys.stderr.isatty():
         return text
     width = shutil.get_terminal_size().columns

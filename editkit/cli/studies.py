@@ -10,6 +10,7 @@ import click
 from editkit.cli.options import FILE, allow_code, placement, placing, require_folder, work, write
 from editkit.cli.streams import note
 from editkit.errors import EditkitError
+from editkit.printable import visible
 
 if TYPE_CHECKING:
     from editkit.removal.study import Study
@@ -38,7 +39,7 @@ def study(file: Path, out: Path | None, work: Path | None, planned: bool, gpu: s
         text, failed = plan(wanted, gpu=gpu, folder=file.parent).table(), False
     else:
         text, failed = _measured(wanted, file, work, options)
-    click.echo(text, nl=False)
+    click.echo(visible(text), nl=False)
     if out is not None:
         write(out, text.encode())
     if failed:

@@ -148,7 +148,7 @@ def data_sets(plan: Plan, *, folder: Path = Path("."), allow_code: bool = False)
 def _parsed(text: str, where: str) -> Plan:
     try:
         value = strict_yaml.load(text)
-    except (yaml.YAMLError, RecursionError) as error:
+    except yaml.YAMLError as error:
         raise EditkitError(f"{where} is not YAML: {' '.join(str(error).split())}.") from error
     if not isinstance(value, dict) or "reliability" not in value:
         return _of_recipe(recipes.parse(text, where=where))

@@ -142,7 +142,7 @@ def parse(text: str, *, where: str) -> Recipe:
     """Read YAML text as a recipe; ``where`` names it in errors."""
     try:
         value = strict_yaml.load(text)
-    except (yaml.YAMLError, RecursionError) as error:
+    except yaml.YAMLError as error:
         raise EditkitError(f"{where} is not YAML: {' '.join(str(error).split())}.") from error
     if not isinstance(value, dict):
         raise EditkitError(

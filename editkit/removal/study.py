@@ -136,7 +136,7 @@ def read(path: Path) -> Study:
     """
     try:
         value = strict_yaml.load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise EditkitError(f"The study {path} cannot be read: {' '.join(str(error).split())}.") from error
     if not isinstance(value, dict):
         raise EditkitError(f"{path}: expected a table with study, models, capabilities, methods and heads.")

@@ -29,6 +29,7 @@ from typing import Any
 from editkit.errors import EditkitError
 from editkit.tasks import sandbox
 from editkit.tasks.degeneration import degeneration
+from editkit.tasks.jsonl import max_new_tokens, setting
 from editkit.tasks.task import Example, Generate, Output, Request, Score
 
 KEYS = ("code", "rows", "name", "chat", "max_new_tokens")
@@ -77,7 +78,7 @@ def task(
     """
     kind = table.get("code")
     unknown = sorted(set(table) - set(KEYS))
-    if unknown or kind not in SETS:
+    if unknown or not isinstance(kind, str) or kind not in SETS:
         raise EditkitError(
             f"{where}: a code task is written {{code: humaneval}} or {{code: mbpp}}, with {', '.join(KEYS[1:])} as you "
             f"like; found {dict(table)!r:.80}."
@@ -89,14 +90,15 @@ def task(
         )
     sandbox.require()
     source, example, program = SETS[kind]
-    rows = _local(folder / table["rows"]) if table.get("rows") else _hub(*source)
-    examples = tuple(
-        _example(example, row, place, str(table.get("rows") or source[0])) for place, row in enumerate(rows, 1)
+    file, name, chat = (
+        setting(table, key, type(value), value, where) for key, value in (("rows", ""), ("name", kind), ("chat", True))
     )
+    tokens = max_new_tokens(table, 512, where)
+    rows = _local(folder / file) if file else _hub(*source)
+    examples = tuple(_example(example, row, place, file or source[0]) for place, row in enumerate(rows, 1))
     if not examples:
-        raise EditkitError(f"{where}: {table.get('rows')} holds no rows.")
-    tokens = int(table.get("max_new_tokens", 512))
-    return Execution(str(table.get("name", kind)), examples, program, bool(table.get("chat", True)), tokens)
+        raise EditkitError(f"{where}: {file} holds no rows.")
+    return Execution(name, examples, program, chat, tokens)
 
 
 def code_of(text: str) -> str:
@@ -159,6 +161,8 @@ SETS: dict[
 def _example(make: Callable[[Mapping[str, Any]], Example], row: Any, place: int, where: str) -> Example:
     try:
         found = make(row)
+        if not all(isinstance(part, str) for part in _flat(found.facts)):
+            raise TypeError("its parts are texts and lists of texts")
     except (KeyError, TypeError, AttributeError) as error:
         raise EditkitError(
             f"{where}, line {place}: not a row of this data set, {error!r}; see editkit/tasks/execution.py."
@@ -166,11 +170,15 @@ def _example(make: Callable[[Mapping[str, Any]], Example], row: Any, place: int,
     return found
 
 
+def _flat(facts: Mapping[str, Any]) -> list[Any]:
+    return [part for value in facts.values() for part in (value if isinstance(value, list) else [value])]
+
+
 def _local(path: Path) -> list[Any]:
     try:
         lines = path.read_text("utf-8").split("\n")
         return [json.loads(line) for line in lines if line.strip()]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise EditkitError(f"The rows {path} cannot be read: {error}. Expected one JSON object a line.") from error
 
 

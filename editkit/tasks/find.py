@@ -126,7 +126,7 @@ def _table(path: Path) -> Mapping[str, Any]:
 
     try:
         value = strict_yaml.load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise EditkitError(f"The task {path} cannot be read: {' '.join(str(error).split())}.") from error
     if not isinstance(value, Mapping):
         raise EditkitError(f"{path}: expected a table with prompts and scorer, found {value!r:.60}.")

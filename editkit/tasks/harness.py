@@ -34,10 +34,11 @@ from jinja2 import TemplateError
 
 from editkit.errors import EditkitError
 from editkit.tasks.degeneration import degeneration
-from editkit.tasks.jsonl import Choices
+from editkit.tasks.jsonl import Choices, chance, setting
 from editkit.tasks.task import Example, Generate, Likelihood, Loglikelihood, Output, Request, Score
 
 KEYS = ("lm_eval", "name", "metric", "filter", "num_fewshot", "chat", "chance", "text")
+KINDS: dict[str, type] = {"name": str, "metric": str, "filter": str, "num_fewshot": int, "chat": bool, "text": bool}
 METRICS = ("acc_norm", "acc", "exact_match")
 FILTERS = ("flexible-extract",)
 SEED = 1234
@@ -111,6 +112,8 @@ def task(
         raise EditkitError(
             f"{where}: an lm-eval task has the keys {', '.join(KEYS)}; found {', '.join(map(str, given))}."
         )
+    for key, kind in KINDS.items():
+        setting(given, key, kind, kind(), where)
     if (include is not None or not isinstance(spec, str)) and not allow_python:
         raise EditkitError(
             f"{where}: an lm-eval task that is not part of lm-eval can run Python from its templates. "
@@ -126,7 +129,7 @@ def task(
     kind, guess = _format(items)
     judge = f"lm-eval {version('lm_eval')}" + ("" if isinstance(spec, str) else json.dumps(spec, default=str))
     return HarnessTask(
-        name, items, metric, chosen, float(given.get("chance", guess)), kind, bool(given.get("chat", False)), judge
+        name, items, metric, chosen, chance(given, guess, where), kind, bool(given.get("chat", False)), judge
     )
 
 

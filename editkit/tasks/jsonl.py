@@ -27,12 +27,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from editkit.errors import EditkitError
+from editkit.errors import EditkitError, first_line
 from editkit.tasks.degeneration import degeneration
 from editkit.tasks.scoring import NEED_ANSWER, SCORERS, Scorer, numbers, plain, scorer
 from editkit.tasks.task import SPLITS, Example, Generate, Likelihood, Loglikelihood, Output, Request, Score, split_of
 
 KEYS = ("prompts", "scorer", "name", "chance", "chat", "max_new_tokens", "gate")
+_LONE = re.compile(r"\\u[dD][89a-fA-F]")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 COLUMNS = ("prompt", "answer", "choices", "id", "cluster")
 
 
@@ -121,23 +123,21 @@ def task(
             f"{where}: a task of your own needs the keys prompts and scorer, and may have {', '.join(KEYS[2:])}; "
             f"found {', '.join(sorted(map(str, table))) or 'nothing'}."
         )
-    path = folder / _setting(table, "prompts", str, "", where)
-    name = _setting(table, "name", str, re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "prompts", where)
+    path = folder / setting(table, "prompts", str, "", where)
+    name = setting(table, "name", str, re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "prompts", where)
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", name):
         raise EditkitError(f"{where}: the name {name!r} must be lower-case letters, digits, - and _.")
-    kind, setting = _scorer_table(table["scorer"], where)
-    chat = _setting(table, "chat", bool, True, where)
-    rows = tuple(_examples(path, kind, needs_answer=kind in NEED_ANSWER or (kind == "contains" and setting is None)))
+    kind, given = _scorer_table(table["scorer"], where)
+    chat = setting(table, "chat", bool, True, where)
+    rows = tuple(_examples(path, kind, needs_answer=kind in NEED_ANSWER or (kind == "contains" and given is None)))
     _check_splits(rows, name, path)
     if kind == "choice":
         guess = sum(1 / len(row.facts["choices"]) for row in rows) / len(rows)
-        return Choices(name, rows, _chance(table, guess, where), chat)
-    judge = scorer(kind, setting, where=where, folder=folder, allow_python=allow_python, planning=planning)
-    tokens = _setting(table, "max_new_tokens", int, 32, where)
-    if not 1 <= tokens <= 100_000:
-        raise EditkitError(f"{where}: max_new_tokens must be from 1 to 100000, found {tokens}.")
+        return Choices(name, rows, chance(table, guess, where), chat)
+    judge = scorer(kind, given, where=where, folder=folder, allow_python=allow_python, planning=planning)
+    tokens = max_new_tokens(table, 32, where)
     return Prompts(
-        name, rows, judge, _chance(table, 0.0, where), chat, tokens, _setting(table, "gate", bool, True, where)
+        name, rows, judge, chance(table, 0.0, where), chat, tokens, setting(table, "gate", bool, True, where)
     )
 
 
@@ -171,8 +171,9 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         )
     try:
         data = path.read_bytes()
-    except OSError as error:
-        raise EditkitError(f"The prompts {path} cannot be read: {error.strerror or error}.") from error
+    except (OSError, ValueError) as error:  # a name may hold a character that no file's name has
+        said = getattr(error, "strerror", None) or first_line(error)
+        raise EditkitError(f"The prompts {path} cannot be read: {said}.") from error
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -193,10 +194,15 @@ def _jsonl_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
                 f"{path}, line {line}, column {error.colno}: not JSON ({error.msg}). Each line is one object, as in "
                 '{"prompt": "Greet me like a pirate."}.'
             ) from error
-        except RecursionError as error:
-            raise EditkitError(f"{path}, line {line}: nested too deeply. Each line is one flat object.") from error
+        except (RecursionError, ValueError) as error:
+            said = "nested too deeply" if isinstance(error, RecursionError) else "a number of too many digits"
+            raise EditkitError(f"{path}, line {line}: {said}. Each line is one flat object.") from error
         if not isinstance(row, dict):
             raise EditkitError(f'{path}, line {line}: expected an object like {{"prompt": "..."}}, found {part!r:.60}.')
+        if _LONE.search(part) and _LONE_SURROGATE.search(json.dumps(row, ensure_ascii=False)):
+            raise EditkitError(
+                f"{path}, line {line}: \\ud800 to \\udfff are halves of a character. Write both, or none."
+            )
         yield line, row
 
 
@@ -278,18 +284,32 @@ def _scorer_table(value: Any, where: str) -> tuple[str, Any]:
     raise EditkitError(f"{where}: scorer must be one of {known}, alone or with its setting; found {value!r:.60}.")
 
 
-def _chance(table: Mapping[str, Any], default: float, where: str) -> float:
+def chance(table: Mapping[str, Any], default: float, where: str) -> float:
+    """What guessing scores, as a table says it."""
     value = table.get("chance", default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
         raise EditkitError(f"{where}: chance is what guessing scores, from 0 to below 1; found {value!r:.60}.")
     return float(value)
 
 
-def _setting(table: Mapping[str, Any], key: str, kind: type, default: Any, where: str) -> Any:
+def setting(table: Mapping[str, Any], key: str, kind: type, default: Any, where: str) -> Any:
+    """What a table says under a key.
+
+    Raises:
+        EditkitError: it is of another kind.
+    """
     value = table.get(key, default)
     if type(value) is not kind:
         raise EditkitError(f"{where}: {key} must be {'text' if kind is str else kind.__name__}, found {value!r:.60}.")
     return value
+
+
+def max_new_tokens(table: Mapping[str, Any], default: int, where: str) -> int:
+    """The longest answer that a table allows, in tokens."""
+    tokens = setting(table, "max_new_tokens", int, default, where)
+    if not 1 <= tokens <= 100_000:
+        raise EditkitError(f"{where}: max_new_tokens must be from 1 to 100000, found {tokens!r:.60}.")
+    return tokens
 
 
 def _bad(path: Path, line: int, column: str, found: str, remedy: str) -> EditkitError:

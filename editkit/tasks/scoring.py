@@ -17,6 +17,8 @@ import hashlib
 import importlib
 import importlib.util
 import math
+import subprocess
+import sys
 import traceback
 import unicodedata
 from collections.abc import Callable, Mapping
@@ -37,6 +39,8 @@ SCORERS = ("contains", "regex", "word-list", "exact", "numeric", "python")
 NEED_ANSWER = ("exact", "numeric")
 PATIENCE = 1.0
 """Seconds a pattern may take on one answer."""
+PATIENCE_COMPILING = 5.0
+COMPILE = "import regex, sys; regex.compile(sys.stdin.buffer.read().decode(), regex.IGNORECASE)"
 
 _NUMBER = regex.compile(
     r"[-+\u2212]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)"
@@ -88,10 +92,7 @@ def scorer(
         example = {"regex": "{regex: '\\barr+\\b'}", "python": "{python: my_module:score}"}[kind]
         raise EditkitError(f"{where}: the scorer {kind} needs text, as in {example}; found {setting!r:.60}.")
     if kind == "regex":
-        try:
-            pattern = regex.compile(setting, regex.IGNORECASE)
-        except regex.error as error:
-            raise EditkitError(f"{where}: the pattern {setting!r:.80} is not valid: {error}.") from error
+        pattern = _pattern(setting, where)
         return Scorer(kind, setting, partial(_regex, pattern=pattern, where=where))
     if planning:
         _module_and_function(setting, where, folder)
@@ -103,6 +104,21 @@ def scorer(
         )
     function, digest = _function(setting, where, folder)
     return Scorer(kind, f"{setting} {digest}", partial(_python, function=function, name=setting, where=where))
+
+
+def _pattern(text: str, where: str) -> Any:
+    """The pattern compiled, first by another process: compiling has no limit of its own, and nested counts such as
+    ((a{1,900}){1,900}){1,900} take hours."""
+    try:
+        subprocess.run(
+            [sys.executable, "-c", COMPILE], input=text.encode(), stderr=subprocess.DEVNULL, timeout=PATIENCE_COMPILING
+        )
+        return regex.compile(text, regex.IGNORECASE)
+    except subprocess.TimeoutExpired:
+        said = f"takes more than {PATIENCE_COMPILING:g} s to compile. Write it without counts within counts"
+    except (regex.error, RecursionError, ValueError, OverflowError) as error:
+        said = f"is not valid: {first_line(error)}"
+    raise EditkitError(f"{where}: the pattern {text!r:.80} {said}.")
 
 
 def plain(text: str) -> str:
@@ -196,7 +212,7 @@ def word_list(setting: Any, where: str, folder: Path) -> list[str]:
         path = folder / setting
         try:
             words = [line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise EditkitError(
                 f"{where}: the word list {path} cannot be read: {error}. One word per line, UTF-8."
             ) from error
