@@ -7,11 +7,20 @@ A few-shot prompt that is too long so loses its first examples, never its questi
 
 from __future__ import annotations
 
+import math
+import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from editkit.errors import EditkitError
+from editkit.errors import EditkitError, first_line
 from editkit.tasks.task import Generate, Request
+
+STEPS = 1_000_000
+"""Lines of Python that a chat template may take for one message: real ones take some thousands."""
+WRITTEN = 1_000_000
+"""Characters that it may write around the message."""
 
 ASKED = "on 26 July 2024, without thinking"
 """How chat templates are rendered, for the key that measurements are kept under."""
@@ -62,10 +71,17 @@ def window_of(config: Any, tokenizer: Any) -> int | None:
     text = getattr(config, "text_config", None) or config
     for name in ("n_positions", "max_position_embeddings", "n_ctx"):
         if (value := getattr(text, name, None)) is not None:
-            return int(value)
+            return _length(name, value)
     length = getattr(tokenizer, "model_max_length", None)
     # Tokenizers that know no limit carry a number of 31 digits.
-    return int(length) if length is not None and length < 10**15 else None
+    return None if length is None or (found := _length("model_max_length", length)) >= 10**15 else found
+
+
+def _length(name: str, value: Any) -> int:
+    """A number of tokens, as a config or a tokenizer says it."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < math.inf:
+        raise EditkitError(f"{name} must be a number of tokens, found {value!r:.60}: mend the model's files.")
+    return int(value)
 
 
 def _whole(tokenizer: Any, request: Request) -> Encoded:
@@ -83,23 +99,49 @@ def _chat(tokenizer: Any, prompt: str) -> str:
     """The prompt in the model's chat template: the same on every day, and asked for an answer, not for thoughts.
 
     Raises:
-        EditkitError: the template, a program of the model's makers, fails.
+        EditkitError: the template, a program of the model's makers, fails, does not end, or writes nothing or too much.
     """
-    from jinja2 import TemplateError
-
     message = [{"role": "user", "content": prompt}]
     try:
-        text = tokenizer.apply_chat_template(
-            message,
-            chat_template=_CLOCK + tokenizer.get_chat_template(),
-            tokenize=False,
-            add_generation_prompt=True,
-            enable_thinking=False,
-            thinking=False,
-        )
-    except (TemplateError, ValueError, TypeError) as error:
-        raise EditkitError(f"This model's chat template fails on a single message of the user: {error}.") from error
+        with _at_most(STEPS):
+            text = tokenizer.apply_chat_template(
+                message,
+                chat_template=_CLOCK + tokenizer.get_chat_template(),
+                tokenize=False,
+                add_generation_prompt=True,
+                enable_thinking=False,
+                thinking=False,
+            )
+    except Exception as error:  # what a program raises, nobody can list
+        raise EditkitError(
+            f"This model's chat template fails on a single message of the user: {first_line(error):.300}."
+        ) from error
+    if not text.strip() or len(text) > WRITTEN + len(prompt):
+        said = f"writes {len(text)} characters around" if text.strip() else "writes nothing for"
+        raise EditkitError(f"This model's chat template {said} a single message of the user: mend it.")
     return text.rstrip() + "\n\n</think>\n\n" if text.rstrip().endswith("<think>") else text
+
+
+@contextmanager
+def _at_most(steps: int) -> Iterator[None]:
+    """Lines of Python, after which what runs inside is stopped: the same on every machine and in every thread.
+
+    One step that is itself endless, or fills the memory (``'a' * 10**10``), is not stopped by this.
+    """
+    before, left = sys.gettrace(), steps
+
+    def count(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise TimeoutError(f"it does not end within {steps} steps")
+        return count
+
+    sys.settrace(count)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
 
 
 def _split(tokenizer: Any, prompt: str, continuation: str) -> Encoded:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import copy
 import datetime
+import sys
+import time
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -184,6 +186,45 @@ def test_a_chat_is_the_same_on_every_day_and_asks_for_no_thoughts(
 def test_a_chat_template_that_fails_is_told(template: str, organism: LanguageModel) -> None:
     with pytest.raises(EditkitError, match="chat template fails on a single message"):
         encode(_with_template(organism, template), Generate("Hi"), None)
+
+
+ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("template", "says"),
+    [
+        ("{{5 is divisibleby 0}}", "fails on .*: "),
+        ("{{range(10**9)|list}}", "fails on .*: [Rr]ange too big"),
+        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "fails on .*: maximum recursion depth"),
+        (ENDLESS, "fails on .*: it does not end within 1000000 steps"),
+        ("{{ lipsum(n=10**7) }}", "fails on .*: it does not end within"),
+        ("{% set t = 'a' * 10**15 %}{{ t }}", "fails on"),
+        ("{% for i in range(99999) %}{{ 'aaaaaaaaaaaaaaaaaaaa' }}{% endfor %}", "writes 1999980 characters around"),
+        ("", "writes nothing for"),
+        ("{{ '' }} ", "writes nothing for"),
+        ("{{ messages[0].tools.x }}", "fails on"),
+        ("{{ raise_exception('\\x1b[31mred\\nsecond line') }}", r"fails on .*: \\x1b\[31mred\.$"),
+        ("{{ 'x'.__class__.__mro__ }}", "fails on"),
+        ("{% include 'x' %}", "fails on"),
+    ],
+)  # fmt: skip
+def test_an_odd_chat_template_ends_in_a_sentence_soon(template: str, says: str, organism: LanguageModel) -> None:
+    tokenizer, trace = _with_template(organism, template or "{# nothing #}"), sys.gettrace()
+    start = time.process_time()
+    with pytest.raises(EditkitError, match=f"chat template {says}") as caught:
+        encode(tokenizer, Generate("Hi"), None)
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 500
+    assert time.process_time() - start < 10 and sys.gettrace() is trace
+
+
+@pytest.mark.parametrize("value", ["x", 0, -1, 1.5e400, [], True, float("nan")])
+@pytest.mark.parametrize("name", ["max_position_embeddings", "n_ctx", "model_max_length"])
+def test_a_window_that_is_no_length_is_named(name: str, value: Any) -> None:
+    config, tokenizer = SimpleNamespace(), SimpleNamespace()
+    setattr(tokenizer if name == "model_max_length" else config, name, value)
+    with pytest.raises(EditkitError, match=f"{name} must be a number of tokens, found"):
+        window_of(config, tokenizer)
 
 
 def _with_template(model: LanguageModel, template: str) -> Any:
