@@ -6,7 +6,9 @@ several recipes on one model share what they have in common, and resuming is a s
     store.put(space, [(knockout, "add 23 45", Cell(1.0, True, "68"))])
     store.get(space, knockout)   ->  {"add 23 45": Cell(1.0, True, "68")}
 
-A knockout is stored as the 16 bytes of its ``key``, be it one head or half a million neurons.
+A knockout is stored as the 16 bytes of its ``key``, be it one head or half a million neurons. Every cell carries a
+checksum over its space, knockout, example and contents: a damaged or moved cell is an error, never a number. Stores of
+format 2 had none; opening one adds them, for all of its cells, in one transaction.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ from typing import Any
 
 from editkit.checkpoints.knockout import Knockout
 from editkit.errors import EditkitError
+from editkit.printable import printable
 
-FORMAT = 2
+FORMAT = 3
 PATIENCE = 60.0
 """Seconds to wait for another process that has the store."""
 _APPLICATION = 0x6564_6B74  # "edkt": tells our files from other SQLite databases
@@ -35,8 +38,15 @@ CREATE TABLE cell (
   space INTEGER NOT NULL REFERENCES space (id),
   knockout BLOB NOT NULL, example TEXT NOT NULL,
   value REAL NOT NULL CHECK (value BETWEEN 0 AND 1), valid INTEGER NOT NULL, output TEXT NOT NULL,
+  checksum BLOB NOT NULL,
   PRIMARY KEY (space, knockout, example)
 ) WITHOUT ROWID;
+"""
+_FROM_2 = """
+ALTER TABLE cell ADD COLUMN checksum BLOB NOT NULL DEFAULT x'';
+UPDATE cell SET checksum = checksum_of(
+  (SELECT digest FROM space WHERE id = cell.space), knockout, example, value, valid, output
+);
 """
 
 
@@ -62,38 +72,53 @@ class Store:
         digest = hashlib.sha256(text.encode()).hexdigest()
         with self._transaction():
             self.connection.execute("INSERT OR IGNORE INTO space (digest, value) VALUES (?, ?)", (digest, text))
-        return self.connection.execute("SELECT id FROM space WHERE digest = ?", (digest,)).fetchone()[0]
+            return self.connection.execute("SELECT id FROM space WHERE digest = ?", (digest,)).fetchone()[0]
 
     def get(self, space: int, knockout: Knockout) -> dict[str, Cell]:
-        """Everything stored for one knockout: example id -> cell."""
-        rows = self.connection.execute(
-            "SELECT example, value, valid, output FROM cell WHERE space = ? AND knockout = ?", (space, knockout.key)
-        )
-        return {example: Cell(value, bool(valid), output) for example, value, valid, output in rows}
+        """Everything stored for one knockout: example id -> cell.
+
+        Raises:
+            EditkitError: the store cannot be read, or a cell is not what was put there.
+        """
+        with _told(self.path):
+            rows = self.connection.execute(
+                "SELECT example, value, valid, output, checksum FROM cell WHERE space = ? AND knockout = ?",
+                (space, knockout.key),
+            ).fetchall()
+        digest = self._digest(space)
+        for *cell, checksum in rows:
+            if checksum != _checksum(digest, knockout.key, *cell):
+                raise EditkitError(
+                    f"{self.path} is damaged: the measurement of example {printable(str(cell[0]))!r} is not what was "
+                    "stored. Delete the file to measure again, or choose another --work."
+                )
+        return {example: Cell(value, bool(valid), output) for example, value, valid, output, _ in rows}
 
     def put(self, space: int, cells: Iterable[tuple[Knockout, str, Cell]]) -> None:
         """Add cells; one that is there already stays as it is."""
-        rows = [
-            (space, knockout.key, example, float(cell.value), int(cell.valid), cell.output)
-            for knockout, example, cell in cells
-        ]
+        digest = self._digest(space)
+        plain = [(each.key, example, float(cell.value), int(cell.valid), cell.output) for each, example, cell in cells]
+        rows = [(space, *row, _checksum(digest, *row)) for row in plain]
         with self._transaction():
             self.connection.executemany(
-                "INSERT INTO cell VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (space, knockout, example) DO NOTHING", rows
+                "INSERT INTO cell VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (space, knockout, example) DO NOTHING", rows
             )
 
     def count(self) -> int:
         """How many cells are stored."""
-        return self.connection.execute("SELECT count(*) FROM cell").fetchone()[0]
+        with _told(self.path):
+            return self.connection.execute("SELECT count(*) FROM cell").fetchone()[0]
+
+    def _digest(self, space: int) -> str:
+        with _told(self.path):
+            found = self.connection.execute("SELECT digest FROM space WHERE id = ?", (space,)).fetchone()
+        return found[0] if found else ""
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        try:
-            with self.connection:
-                self.connection.execute("BEGIN IMMEDIATE")
-                yield
-        except sqlite3.Error as error:
-            raise _unusable(self.path, error) from error
+        with _told(self.path), self.connection:
+            self.connection.execute("BEGIN IMMEDIATE")
+            yield
 
 
 @contextmanager
@@ -117,7 +142,7 @@ def opened(path: Path | None) -> Iterator[Store]:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    try:
+    with _told(path):
         _journal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         with connection:
@@ -127,22 +152,34 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
             if empty and application == 0:
-                for statement in _SCHEMA.split(";"):
-                    connection.execute(statement)
+                _run(connection, _SCHEMA)
                 connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-                connection.execute(f"PRAGMA user_version = {FORMAT}")
                 return
+            if application == _APPLICATION and version == 2:
+                connection.create_function("checksum_of", 6, _checksum, deterministic=True)
+                _run(connection, _FROM_2)
+                version = FORMAT
         if application != _APPLICATION:
             raise EditkitError(f"{path} is a database, but not a measurement store. Choose another --work.")
         if version != FORMAT:
             raise EditkitError(
-                f"{path} is a measurement store of format {version}; this editkit reads format {FORMAT}. "
+                f"{path} is a measurement store of format {version}; this editkit reads formats 2 and {FORMAT}. "
                 "Choose another --work, or delete the file to measure again."
             )
         if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
             raise EditkitError(f"{path} is damaged. Delete it to measure again, or choose another --work.")
-    except sqlite3.Error as error:
-        raise _unusable(path, error) from error
+
+
+def _run(connection: sqlite3.Connection, statements: str) -> None:
+    """The statements, after which the store has our format."""
+    for statement in statements.split(";"):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
+
+
+def _checksum(space: str, knockout: bytes, example: str, value: float, valid: int, output: str) -> bytes:
+    """Eight bytes: enough for what is damaged by chance, and no more than a seventh of a cell."""
+    return hashlib.sha256(repr((space, knockout, example, value, valid, output)).encode()).digest()[:8]
 
 
 def _journal(connection: sqlite3.Connection) -> None:
@@ -158,8 +195,13 @@ def _journal(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
-def _unusable(path: Path, error: sqlite3.Error) -> EditkitError:
-    return EditkitError(
-        f"The measurement store {path} cannot be used: {error}. Free disk space if the disk is full; "
-        "otherwise delete the file to measure again, or choose another --work."
-    )
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What SQLite refuses, as a sentence: a full disk, a lost table, text that is none."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise EditkitError(
+            f"The measurement store {path} cannot be used: {error}. Free disk space if the disk is full; "
+            "otherwise delete the file to measure again, or choose another --work."
+        ) from error

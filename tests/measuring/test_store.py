@@ -106,6 +106,95 @@ def test_a_damaged_or_foreign_store_is_refused_with_a_remedy(spoil, tmp_path: Pa
     assert str(path) in str(caught.value)
 
 
+def _kept(path: Path) -> None:
+    """A store with two cells of one knockout in each of two spaces, numbered 1 and 2."""
+    with opened(path) as store:
+        for task, mask in (("a", MASK), ("b", OTHER)):
+            cells = [(mask, "one", Cell(0.25, True, "x")), (mask, "two", Cell(1.0, False, "y"))]
+            store.put(store.space({"task": task}), cells)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE cell SET value = 0.5 WHERE example = 'one'",
+        "UPDATE cell SET valid = 1 - valid",
+        "UPDATE cell SET output = output || ' '",
+        "UPDATE cell SET example = 'three' WHERE example = 'one'",
+        "UPDATE cell SET example = x'ff' WHERE example = 'one'",
+        "UPDATE cell SET checksum = x''",
+        "UPDATE cell SET checksum = 5",
+        "UPDATE space SET digest = digest || 'a'",
+        "UPDATE OR REPLACE cell SET knockout = (SELECT knockout FROM cell WHERE space = 1)",
+        "UPDATE OR REPLACE cell SET space = 3 - space, knockout = (SELECT knockout FROM cell WHERE space = 1)",
+        "UPDATE cell SET output = CAST(x'ff' AS TEXT)",
+        "UPDATE cell SET example = CAST(x'c3' AS TEXT) WHERE example = 'one'",
+        "DROP TABLE cell",
+        "DROP TABLE space",
+        "ALTER TABLE cell DROP COLUMN output",
+        "DELETE FROM space",
+    ],
+)
+def test_a_damaged_cell_is_an_error_and_never_a_number(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "measurements.sqlite"
+    _kept(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        connection.execute(damage)
+    with pytest.raises(EditkitError, match="--work") as caught, opened(path) as store:
+        for each, mask in ((1, MASK), (2, MASK), (2, OTHER)):
+            store.get(each, mask)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("table", ["cell", "space"])
+def test_every_use_of_a_store_without_a_table_ends_in_a_sentence(table: str, tmp_path: Path) -> None:
+    path = tmp_path / "measurements.sqlite"
+    _kept(path)
+    with opened(path) as store:
+        store.connection.execute(f"DROP TABLE {table}")
+        uses = [lambda: store.get(1, MASK), lambda: store.put(1, [(MASK, "three", Cell(1.0))])]
+        for use in [*uses, *([lambda: store.space({})] if table == "space" else [store.count])]:
+            with pytest.raises(EditkitError, match="cannot be used: no such table"):
+                use()
+
+
+FORMAT_2 = """
+CREATE TABLE space (id INTEGER PRIMARY KEY, digest TEXT UNIQUE NOT NULL, value TEXT NOT NULL);
+CREATE TABLE cell (
+  space INTEGER NOT NULL REFERENCES space (id),
+  knockout BLOB NOT NULL, example TEXT NOT NULL,
+  value REAL NOT NULL CHECK (value BETWEEN 0 AND 1), valid INTEGER NOT NULL, output TEXT NOT NULL,
+  PRIMARY KEY (space, knockout, example)
+) WITHOUT ROWID;
+PRAGMA application_id = 1701079924;
+PRAGMA user_version = 2;
+"""
+
+
+def test_a_store_of_format_2_goes_on_with_every_cell(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.sqlite", tmp_path / "new.sqlite"
+    _kept(new)
+    with sqlite3.connect(new) as connection, sqlite3.connect(old) as other:
+        other.executescript(FORMAT_2)
+        other.executemany("INSERT INTO space VALUES (?, ?, ?)", connection.execute("SELECT * FROM space"))
+        rows = connection.execute("SELECT space, knockout, example, value, valid, output FROM cell")
+        other.executemany("INSERT INTO cell VALUES (?, ?, ?, ?, ?, ?)", rows)
+    for _ in range(2):  # once and again
+        with opened(old) as store, opened(new) as right:
+            assert store.count() == 4
+            cells = "SELECT * FROM cell ORDER BY space, example"
+            assert store.connection.execute(cells).fetchall() == right.connection.execute(cells).fetchall()
+            assert store.get(1, MASK) == {"one": Cell(0.25, True, "x"), "two": Cell(1.0, False, "y")}
+    with opened(old) as store:
+        store.put(1, [(MASK, "three", Cell(0.5))])
+        assert store.get(1, MASK)["three"] == Cell(0.5)
+    with sqlite3.connect(old) as connection:
+        connection.execute("UPDATE cell SET value = 0.5")
+    with opened(old) as store, pytest.raises(EditkitError, match="is not what was stored"):
+        store.get(1, MASK)
+
+
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
 def test_a_score_outside_the_unit_interval_is_refused(value: float) -> None:
     with opened(None) as store, pytest.raises(EditkitError):
