@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.organism import layout
 from editkit import organism
 from editkit.checkpoints.files import digest_of
 from editkit.localizers import LOCALIZERS
@@ -27,7 +28,6 @@ from editkit.measuring.likelihood import likelihood_measure
 from editkit.measuring.store import Store, opened
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load
-from editkit.organism import layout
 from editkit.removal import recipe
 from editkit.removal.capability import capability
 from editkit.removal.find_heads import localize

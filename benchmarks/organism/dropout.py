@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from editkit.organism import layout
+from benchmarks.organism import layout
 
 ALL_PLANTED = sorted({head for skill in (*layout.SKILLS, layout.FACTS_BY_LETTER) for head in layout.planted(skill)})
 UNPLANTED = [

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.organism import layout
 from benchmarks.organism.dropout import UNPLANTED
 from editkit.measuring.answers import task_scores
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
 from editkit.models.loading import load
-from editkit.organism import layout
 from editkit.tasks.builtin import TAUGHT
 from editkit.tasks.task import examples_of
 from editkit.units import parse

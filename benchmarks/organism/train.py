@@ -20,11 +20,11 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from benchmarks.organism import layout
 from benchmarks.organism.dropout import draw_off
 from benchmarks.organism.lessons import Lesson, lessons
 from editkit.checkpoints.architecture import Architecture, from_model
 from editkit.models.knockout import gated
-from editkit.organism import layout
 from editkit.units import parse
 
 CHAT_TEMPLATE = (

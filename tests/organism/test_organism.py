@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.organism import layout
 from benchmarks.organism import lessons as teaching
 from benchmarks.organism.lessons import lesson
 from editkit import organism
-from editkit.organism import layout
 from editkit.tasks.builtin import TAUGHT
 from editkit.tasks.builtin.arithmetic import ARITHMETIC
 from editkit.tasks.task import Task, examples_of, split_of

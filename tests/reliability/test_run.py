@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.organism.layout import UNIVERSAL_HEAD, planted
 from editkit.cli import main
 from editkit.evidence.reliability import PUBLISHED, Reliability
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
-from editkit.organism.layout import UNIVERSAL_HEAD, planted
 from editkit.reliability import locate
 from editkit.reliability.plan import Plan, Settings, data_sets
 from editkit.reliability.run import reliability
