@@ -46,19 +46,3 @@ def common(sets: Sequence[np.ndarray]) -> np.ndarray:
 def specific(shared: np.ndarray, needed: Sequence[np.ndarray]) -> np.ndarray:
     """bool[units]: the common units that no control needs."""
     return shared & ~np.logical_or.reduce([np.zeros_like(shared), *needed])
-
-
-def alike(chosen: np.ndarray, layer: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """bool[count, units]: random sets with as many units in each layer, of others.
-
-    Where a layer has too few others, a set takes what there is.
-
-    Args:
-        layer: int[units], the layer of each unit.
-    """
-    sets = np.zeros((count, len(chosen)), dtype=bool)
-    for each in np.unique(layer[chosen]):
-        need, pool = int(chosen[layer == each].sum()), np.flatnonzero((layer == each) & ~chosen)
-        for row in sets:
-            row[rng.choice(pool, size=min(need, len(pool)), replace=False)] = True
-    return sets

@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from editkit.evidence.reliability import Enhanced
-from editkit.localizers.commonality import alike
 from editkit.measuring.answers import task_scores
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.right_answers import right_answer
@@ -29,6 +28,7 @@ from editkit.models.language_model import LanguageModel
 from editkit.models.training import Parts, Training, all_but, all_weights, count, trained, weights_of
 from editkit.reliability.bench import Bench
 from editkit.reliability.samples import Sample
+from editkit.removal.random_sets import random_sets
 from editkit.tasks.task import Likelihood, digest
 
 ARMS = ("located", "random", "rest", "full")
@@ -104,11 +104,12 @@ def _exam(ledger: Ledger, sample: Sample) -> tuple[str, str, int, float | None, 
 
 def _parts(bench: Bench, chosen: np.ndarray, course: Course) -> Parts:
     network, architecture = bench.ledger.model.network, bench.ledger.model.architecture
+    units = bench.knockout(chosen)
     if course.arm == "none":
         return {}
     if course.arm == "full":
         return all_weights(network)
     if course.arm == "random":
-        [chosen] = alike(chosen, bench.layer, 1, np.random.default_rng(course.seed))
-    own = weights_of(network, architecture, bench.knockout(chosen))
+        [units] = random_sets(architecture, units, 1, np.random.default_rng(course.seed))
+    own = weights_of(network, architecture, units)
     return all_but(network, own) if course.arm == "rest" else own

@@ -13,20 +13,21 @@ from editkit.checkpoints.knockout import NOTHING, Knockout
 from editkit.errors import EditkitError
 from editkit.evidence.paired_tests import random_set_p
 from editkit.evidence.reliability import Erased
-from editkit.localizers.commonality import alike
 from editkit.measuring.answers import task_scores
 from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
 from editkit.measuring.store import Cell
 from editkit.reliability.bench import Bench
 from editkit.reliability.samples import Sample
+from editkit.removal.random_sets import random_sets
 
 
 def erased(bench: Bench, samples: Sequence[Sample], located: Mapping[str, np.ndarray]) -> Iterator[Erased]:
     """Each located set, bool[units], out of each data set. An empty set is left out."""
     for number, (name, chosen) in enumerate(located.items()):
         if chosen.any():
-            random = alike(chosen, bench.layer, bench.settings.draws, np.random.default_rng([bench.seed, number]))
-            out = [NOTHING, *(bench.knockout(each) for each in (chosen, *random))]
+            rng, units = np.random.default_rng([bench.seed, number]), bench.knockout(chosen)
+            random = random_sets(bench.ledger.model.architecture, units, bench.settings.draws, rng)
+            out = [NOTHING, units, *random]
             yield from (_erased(bench, sample, name, out) for sample in samples)
 
 

@@ -61,7 +61,8 @@ def joint_knockout(
     few = np.arange(min(EXAMPLES, measure.examples))
     unedited, edited = measure(architecture.masks([[], heads]))
     sets = np.zeros((SETS, len(architecture.heads)), dtype=bool)
-    for row, out in zip(sets, random_sets(architecture, heads, universal, SETS, rng), strict=True):
+    chosen, aside = architecture.knockout(heads), architecture.knockout(universal)
+    for row, out in zip(sets, random_sets(architecture, chosen, SETS, rng, aside=aside), strict=True):
         row[out.places] = True
     before, drop = float(unedited[few].mean()), float((unedited - edited)[few].mean())
     drops = tuple(before - float(row.mean()) for row in measure(sets, few))

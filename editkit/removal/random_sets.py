@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from editkit.checkpoints.architecture import Architecture
-from editkit.checkpoints.knockout import Knockout
+from editkit.checkpoints.knockout import NOTHING, Knockout
 from editkit.evidence import verdict
 from editkit.evidence.verdict import RandomHeads
 from editkit.measuring.answers import task_scores
@@ -36,7 +36,10 @@ def random_heads(
     if draw.sets == 0 or not units:
         return None
     few = slice(0, draw.examples)
-    sets = random_sets(ledger.model.architecture, units, universal, draw.sets, np.random.default_rng(draw.seed))
+    architecture, rng = ledger.model.architecture, np.random.default_rng(draw.seed)
+    sets = random_sets(
+        architecture, architecture.knockout(units), draw.sets, rng, aside=architecture.knockout(universal)
+    )
     with ledger.stage(f"Random {kind(units)}s", len(sets) * len(before.examples[few])) as ledger:
         cells = task_scores(ledger, before.task, before.examples[few], sets)
     base = np.mean([cell.value for cell in before.cells[few]])
@@ -47,15 +50,16 @@ def random_heads(
 
 
 def random_sets(
-    architecture: Architecture, units: Iterable[Unit], universal: Iterable[Unit], count: int, rng: np.random.Generator
+    architecture: Architecture, chosen: Knockout, count: int, rng: np.random.Generator, *, aside: Knockout = NOTHING
 ) -> list[Knockout]:
-    """``count`` sets as large as ``units``, layer by layer and kind by kind, of other units.
+    """``count`` sets as large as ``chosen``, layer by layer and kind by kind, of other units.
 
-    Universal heads are left out, as they are left out of the search. Where a layer has too few others, the set takes
-    what there is.
+    Where a layer has too few others, the set takes what there is.
+
+    Args:
+        aside: units that no set takes: universal heads are left out, as they are left out of the search.
     """
-    chosen = architecture.knockout(units)
-    taken = (chosen | architecture.knockout(universal)).places
+    taken = (chosen | aside).places
     starts: list[int] = architecture.starts.tolist()
     drawn: list[list[np.ndarray]] = [[] for _ in range(count)]
     sites, needs = np.unique(np.searchsorted(starts, chosen.places, side="right") - 1, return_counts=True)

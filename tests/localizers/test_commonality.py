@@ -10,7 +10,7 @@ import statistics
 import numpy as np
 import pytest
 
-from editkit.localizers.commonality import alike, beyond, common, contrasted, specific, strongest
+from editkit.localizers.commonality import beyond, common, contrasted, specific, strongest
 
 RNG = np.random.default_rng(5)
 LAYER = np.repeat(np.arange(4), 200)
@@ -48,12 +48,3 @@ def test_what_is_planted_in_all_data_sets_is_common_and_what_controls_share_is_n
     assert (specific(shared, []) == shared).all()
     against = [contrasted(each, [control], 2) for each in formats]
     assert np.flatnonzero(common([strongest(each, 4) for each in against])).tolist() == capability
-
-
-def test_random_sets_are_as_large_in_each_layer_and_hold_other_units() -> None:
-    chosen = np.isin(np.arange(len(LAYER)), [0, 1, 2, 205, 601])
-    sets = alike(chosen, LAYER, 30, RNG)
-    assert not (sets & chosen).any() and len({row.tobytes() for row in sets}) == 30
-    assert (np.stack([sets[:, each == LAYER].sum(1) for each in range(4)], 1) == [3, 1, 0, 1]).all()
-    crowded = np.arange(len(LAYER)) < 150
-    assert alike(crowded, LAYER, 1, RNG)[0].sum() == 50, "a layer has no more others"

@@ -79,10 +79,12 @@ def test_the_set_is_compared_with_random_sets_of_the_same_layers() -> None:
 
 
 def test_random_sets_match_the_layers_and_spare_found_and_universal_heads() -> None:
-    heads, universal = [Head(0, 1), Head(2, 3), Head(2, 4)], [Head(2, 0)]
+    toy, heads, universal = architecture(), [Head(0, 1), Head(2, 3), Head(2, 4)], [Head(2, 0)]
     masks = np.zeros((50, LAYERS * HEADS), dtype=bool)
     for row, out in zip(
-        masks, random_sets(architecture(), heads, universal, 50, np.random.default_rng(0)), strict=True
+        masks,
+        random_sets(toy, toy.knockout(heads), 50, np.random.default_rng(0), aside=toy.knockout(universal)),
+        strict=True,
     ):
         row[out.places] = True
     by_layer = masks.reshape(50, LAYERS, HEADS)
@@ -97,7 +99,7 @@ def test_random_sets_of_neurons_match_the_layers_too() -> None:
 
     both = replace(architecture(), neuron_sites=tuple(mlp(layer) for layer in range(LAYERS)))
     units = [Head(1, 0), *(Neuron(2, index) for index in range(15)), Neuron(3, 4)]
-    for out in random_sets(both, units, [], 20, np.random.default_rng(0)):
+    for out in random_sets(both, both.knockout(units), 20, np.random.default_rng(0)):
         drawn = both.units(out)
         assert not drawn & set(units)
         assert sorted((type(unit) is Neuron, unit.layer) for unit in drawn) == [(False, 1), *[(True, 2)] * 5, (True, 3)]
