@@ -32,7 +32,7 @@ import numpy as np
 from editkit.localizers import LOCALIZERS
 from editkit.localizers.set_search import Budget, Measured, set_search
 from editkit.measuring.answers import task_scores
-from editkit.measuring.gradients import gate_prior
+from editkit.measuring.attribution import gate_prior
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
 from editkit.measuring.store import opened

@@ -12,6 +12,7 @@ Neurons, Dai et al. 2022), and the scores of a site add up to the change that it
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 
@@ -19,19 +20,29 @@ import numpy as np
 import torch
 
 from editkit.checkpoints.architecture import Site
-from editkit.errors import EditkitError
+from editkit.errors import EditkitError, OutOfMemory, first_line
+from editkit.localizers.adaptive import Prior
+from editkit.measuring.likelihood import LikelihoodMeasure
 from editkit.models.encoding import Encoded
 from editkit.models.knockout import scaled
 from editkit.models.language_model import LanguageModel
 from editkit.models.memory import Budget, within_memory
 from editkit.units import PLAIN
 
+BACKWARD = 3.0
+"""One forward and backward pass costs as much as this many forward passes (2 x forward for the backward pass)."""
 BACKWARD_MEMORY = 4
 """How many times fewer tokens a batch starts with when its activations are kept for the backward pass."""
 
 
 def attributions(
-    model: LanguageModel, rows: Sequence[Encoded], sites: Sequence[Site], *, steps: int = 1, probability: bool = False
+    model: LanguageModel,
+    rows: Sequence[Encoded],
+    sites: Sequence[Site],
+    *,
+    steps: int = 1,
+    within: float = 1.0,
+    probability: bool = False,
 ) -> list[np.ndarray]:
     """One float32[rows, units] per site; positive: the unit makes the answer likelier.
 
@@ -39,7 +50,8 @@ def attributions(
         rows: (context, answer) in token ids: ``model.encode``.
         sites: what is scaled together. One: exact for its layer, and only the layers above keep activations. All: the
             cheap joint mode, one pass a step for the whole model.
-        steps: points on the path, k / steps for k = 1 ... steps; 1: the gradient at the unedited model.
+        steps: points on the path; 1: the gradient at the unedited model.
+        within: where in its step each point lies: 1 at the end (a right Riemann sum), 0.5 in the middle.
         probability: attribute the mean probability of the answer's tokens instead of their mean log-probability.
 
     Raises:
@@ -57,8 +69,9 @@ def attributions(
     def backward(places: Sequence[int]) -> list[np.ndarray]:
         part = [rows[place] for place in places]
         total = [np.zeros((len(part), site.units), dtype=np.float32) for site in sites]
-        for step in range(1, steps + 1):
-            for each, gradient in zip(total, _gradients(model, part, sites, step / steps, probability), strict=True):
+        for step in range(steps):
+            gradients = _gradients(model, part, sites, (step + within) / steps, probability)
+            for each, gradient in zip(total, gradients, strict=True):
                 each += gradient / steps
         return total
 
@@ -72,6 +85,38 @@ def attributions(
                 each[places] = part
         waiting = waiting[size:]
     return found
+
+
+def gate_prior(measure: LikelihoodMeasure, *, steps: int = 4, limit: int = 32) -> Prior | None:
+    """A cheap first guess at every head's effect, ready to be asked for; None where the model has no gradients, or the
+    columns of the measure are not its heads.
+
+    All heads' gates are scaled together (Michel, Levy, Neubig 2019). Gradients at the unedited model alone fail on
+    saturated skills, as a model that is sure of its answer has none; the path repairs that.
+
+    Args:
+        steps: points on the path, each in the middle of its step.
+        limit: how many examples are used; the first ones, which are a fair sample.
+
+    Returns:
+        A function that gives (effects float[heads], in nats per token, negative = the head is needed, or None, with a
+        warning, where a backward pass fails or does not fit; cost in evaluations of the full search set).
+    """
+    model = measure.ledger.model
+    if getattr(model.network, "is_quantized", False) or measure.columns is not None:
+        return None
+
+    def prior() -> tuple[np.ndarray | None, float]:
+        rows = [model.encode(anchor.requests[anchor.pick]) for anchor in measure.anchors[:limit]]
+        cost = BACKWARD * len(rows) / measure.examples
+        try:
+            scores = attributions(model, rows, model.architecture.sites, steps=steps, within=0.5)
+        except (OutOfMemory, RuntimeError) as error:  # torch says the latter of an operation without a gradient
+            warnings.warn(f"No gradients, so the search goes on without them: {first_line(error)}", stacklevel=2)
+            return None, cost
+        return -np.concatenate(scores, axis=1).mean(axis=0, dtype=float), cost * steps
+
+    return prior
 
 
 def _gradients(

@@ -20,8 +20,8 @@ from editkit.localizers.protocol import Localizer, Ranking
 from editkit.localizers.selectivity import Needed, selectivity
 from editkit.localizers.universal import Universals, universal
 from editkit.measuring.answers import AnswerMeasure
+from editkit.measuring.attribution import gate_prior
 from editkit.measuring.failure_modes import failing
-from editkit.measuring.gradients import gate_prior
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, SearchMeasure, likelihood_measure
 from editkit.removal.capability import Capability

@@ -22,7 +22,7 @@ from editkit.errors import EditkitError
 from editkit.evidence.localization import Effect, Localization
 from editkit.localizers.contrast import contrast, shared
 from editkit.localizers.flip_test import weigh
-from editkit.measuring.attribution import attributions
+from editkit.measuring.attribution import BACKWARD, attributions
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
 from editkit.removal.capability import Capability
@@ -40,8 +40,6 @@ TOGETHER = 30
 """And so many at once: whether there is anything to find, and which retained tasks are related."""
 SHARED = 100
 """The overlap of the target's strongest neurons with a retained task's is counted on so many."""
-BACKWARD = 3
-"""A pass forward and back costs about so many forward."""
 RELATED = 1 / 3
 """A retained task is related if it loses this share of its score with the target's neurons."""
 

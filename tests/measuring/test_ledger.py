@@ -20,8 +20,8 @@ import torch
 from editkit.checkpoints.knockout import Knockout
 from editkit.errors import EditkitError
 from editkit.measuring.answers import task_scores
+from editkit.measuring.attribution import gate_prior
 from editkit.measuring.columns import grouped
-from editkit.measuring.gradients import gate_prior
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, answer_probability, likelihood_measure
 from editkit.measuring.store import Store, opened

@@ -22,7 +22,7 @@ import torch
 import editkit
 from editkit.checkpoints.architecture import Architecture, from_model
 from editkit.errors import EditkitError, OutOfMemory
-from editkit.measuring.gradients import gate_prior
+from editkit.measuring.attribution import gate_prior
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import likelihood_measure
 from editkit.measuring.store import opened

@@ -19,7 +19,7 @@ import torch
 from editkit.errors import OutOfMemory
 from editkit.evidence.verdict import Criteria
 from editkit.localizers.adaptive import auto
-from editkit.measuring.gradients import gate_prior
+from editkit.measuring.attribution import gate_prior
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
 from editkit.measuring.store import opened
