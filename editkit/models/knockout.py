@@ -63,9 +63,8 @@ def gated(model: torch.nn.Module, architecture: Architecture, gates: torch.Tenso
     """
     _fit(tuple(gates.shape), architecture)
     with ExitStack() as stack:
-        for site, module, start in places(model, architecture):
-            handle = module.register_forward_pre_hook(_scale(site, gates[..., start : start + site.units]))
-            stack.callback(handle.remove)
+        for site, start in zip(architecture.sites, architecture.starts.tolist(), strict=False):
+            stack.enter_context(scaled(model, site, gates[..., start : start + site.units]))
         yield
 
 
@@ -91,7 +90,7 @@ class Gates:
     def __init__(self, model: torch.nn.Module, architecture: Architecture) -> None:
         self._model, self._architecture = model, architecture
         self._modules = dict(model.named_modules(remove_duplicate=False))
-        places(model, architecture)  # the sites of heads have to be there
+        head_modules(model, architecture)  # which have to be there
         self._attached = ExitStack()
 
     def set(self, masks: Masks) -> None:
@@ -138,8 +137,8 @@ def _hits(rows: Sequence[Knockout], architecture: Architecture) -> Iterator[tupl
         yield sites[site], row[here], places[here] - architecture.starts[site]
 
 
-def places(model: torch.nn.Module, architecture: Architecture) -> list[tuple[Site, torch.nn.Module, int]]:
-    """Each site of heads with its live module and the mask column of its first unit; shared blocks once per module.
+def head_modules(model: torch.nn.Module, architecture: Architecture) -> list[tuple[Site, torch.nn.Module]]:
+    """Each site of heads with its live module; shared blocks once per module.
 
     Raises:
         EditkitError: naming the sites that the model does not have as described; nothing is attached then.
@@ -152,10 +151,7 @@ def places(model: torch.nn.Module, architecture: Architecture) -> list[tuple[Sit
             f"This model has no module {', '.join(absent[:3])}{', ...' if len(absent) > 3 else ''} ({len(absent)} of "
             f"{len(paths)}): expected a {architecture.model_type} as its config and tensor names describe it. {_FROM}"
         )
-    found: list[tuple[Site, torch.nn.Module, int]] = []
-    for site, start in zip(architecture.sites, architecture.starts.tolist(), strict=False):
-        found.extend((site, module, start) for module in _modules(modules, site))
-    return found
+    return [(site, module) for site in architecture.sites for module in _modules(modules, site)]
 
 
 _FROM = "Take the paths from the live model: architecture.join(architecture, architecture.from_model(model))."

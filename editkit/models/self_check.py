@@ -10,15 +10,15 @@ answer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from editkit.checkpoints.architecture import Architecture, Site, Unreachable
 from editkit.errors import EditkitError
-from editkit.models.knockout import gated, knocked_out, places
+from editkit.models.knockout import gated, head_modules, knocked_out
 from editkit.models.shared_layers import REFUSALS, alike
 
 TOKENS = 8
@@ -50,13 +50,11 @@ def prove(model: torch.nn.Module, architecture: Architecture) -> Architecture:
 @torch.inference_mode()
 def _prove_sites(model: torch.nn.Module, architecture: Architecture) -> None:
     sites = _alive(model, architecture)
-    unmoved: list[int] = []
-    for start in range(0, len(sites), ROWS):
-        chosen = sites[start : start + ROWS]
-        unmoved += _unmoved(model, architecture, chosen)
-    if unmoved:
+    _check_hooks(model, architecture)
+    idle = [sites[group].layer for group in _idle(model, architecture, [[site] for site in sites])]
+    if idle:
         raise EditkitError(
-            f"Switching off all heads of layer {', '.join(map(str, unmoved))} leaves the logits of this "
+            f"Switching off all heads of layer {', '.join(map(str, idle))} leaves the logits of this "
             f"{architecture.model_type} as they were: what looks like the attention output projection is not. "
             "Expected every site to matter. See docs/adding-an-architecture.md."
         )
@@ -68,15 +66,7 @@ def _with_proved_neurons(model: torch.nn.Module, architecture: Architecture) -> 
     layers: dict[int, list[Site]] = {}
     for site in architecture.neuron_sites:
         layers.setdefault(site.layer, []).append(site)
-    idle = []
-    for start in range(0, len(layers), ROWS):
-        chosen = list(layers)[start : start + ROWS]
-        tokens = _tokens(model, rows=len(chosen))
-        plain = _logits(model, tokens)
-        with knocked_out(model, architecture, [architecture.all_of(layers[layer]) for layer in chosen]):
-            edited = _logits(model, tokens)
-        moved = (edited - plain).abs().flatten(1).amax(1)
-        idle += [layer for row, layer in enumerate(chosen) if not moved[row] > NOISE * plain[row].abs().max()]
+    idle = [list(layers)[group] for group in _idle(model, architecture, list(layers.values()))]
     idle = [layer for layer in idle if _has_weight(model, architecture, layer)]
     if not idle:
         return architecture
@@ -88,6 +78,35 @@ def _with_proved_neurons(model: torch.nn.Module, architecture: Architecture) -> 
             Unreachable(tuple(idle), "they do not move the logits"),
         ),
     )
+
+
+def _idle(model: torch.nn.Module, architecture: Architecture, groups: Sequence[Sequence[Site]]) -> list[int]:
+    """Which groups of sites leave the logits as they were when all their units are off."""
+    idle: list[int] = []
+    for start in range(0, len(groups), ROWS):
+        chosen = groups[start : start + ROWS]
+        tokens = _tokens(model, rows=len(chosen))
+        plain = _logits(model, tokens)
+        with knocked_out(model, architecture, [architecture.all_of(sites) for sites in chosen]):
+            edited = _logits(model, tokens)
+        moved = (edited - plain).abs().flatten(1).amax(1)
+        idle += [start + row for row in range(len(chosen)) if not moved[row] > NOISE * plain[row].abs().max()]
+    return idle
+
+
+def _check_hooks(model: torch.nn.Module, architecture: Architecture) -> None:
+    """Raises EditkitError where multiplying every head by 1 changes the logits."""
+    rows = min(ROWS, len(architecture.sites))
+    tokens = _tokens(model, rows=rows)
+    plain = _logits(model, tokens)
+    with gated(model, architecture, torch.ones(rows, len(architecture.heads))):
+        untouched = _logits(model, tokens)
+    if not _same(model, plain, untouched):
+        raise EditkitError(
+            f"Hooking the sites of this {architecture.model_type} without switching anything off changes its logits "
+            f"by up to {float((plain - untouched).abs().max()):.3g}: expected the same. "
+            "The model may be nondeterministic on this device, or not in eval mode."
+        )
 
 
 def _has_weight(model: torch.nn.Module, architecture: Architecture, layer: int) -> bool:
@@ -123,39 +142,14 @@ def _reads_ahead(model: torch.nn.Module) -> bool:
     return bool(slope[..., -1, :].nan_to_num(0.0).any())
 
 
-def _alive(model: torch.nn.Module, architecture: Architecture) -> list[int]:
+def _alive(model: torch.nn.Module, architecture: Architecture) -> list[Site]:
     """Sites with a weight that is not zero already: an edited checkpoint may have lost whole layers of heads."""
     dead = set()
-    for site, module, _ in places(model, architecture):
+    for site, module in head_modules(model, architecture):
         weight = getattr(module, "weight", None)
         if isinstance(weight, torch.Tensor) and not weight.is_meta and not weight.any():
             dead.add(site.layer)
-    return [place for place, site in enumerate(architecture.sites) if site.layer not in dead]
-
-
-def _unmoved(model: torch.nn.Module, architecture: Architecture, chosen: list[int]) -> list[int]:
-    tokens = _tokens(model, rows=len(chosen))
-    plain = _logits(model, tokens)
-    with gated(model, architecture, torch.ones(len(chosen), len(architecture.heads))):
-        untouched = _logits(model, tokens)
-    if not _same(model, plain, untouched):
-        raise EditkitError(
-            f"Hooking the sites of this {architecture.model_type} without switching anything off changes its logits "
-            f"by up to {float((plain - untouched).abs().max()):.3g}: expected the same. "
-            "The model may be nondeterministic on this device, or not in eval mode."
-        )
-    masks = np.zeros((len(chosen), len(architecture.heads)), dtype=bool)
-    for row, place in enumerate(chosen):
-        start = sum(site.units for site in architecture.sites[:place])
-        masks[row, start : start + architecture.sites[place].units] = True
-    with knocked_out(model, architecture, masks):
-        edited = _logits(model, tokens)
-    moved = (edited - plain).abs().flatten(1).amax(1)
-    return [
-        architecture.sites[place].layer
-        for row, place in enumerate(chosen)
-        if not moved[row] > NOISE * plain[row].abs().max()
-    ]
+    return [site for site in architecture.sites if site.layer not in dead]
 
 
 def _same(model: torch.nn.Module, one: torch.Tensor, other: torch.Tensor) -> bool:
