@@ -1,5 +1,7 @@
-"""Neurons that only the target needs lead. If one fails, neurons that everything needs are removed, and the model with
-them."""
+"""Neurons that only the target needs come first.
+
+If one fails: neurons that everything needs are removed, and the model with them.
+"""
 
 from __future__ import annotations
 
