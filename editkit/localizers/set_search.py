@@ -33,6 +33,9 @@ SLACK = 1.5
 EVENNESS = 4
 """The power mean over the formats of a target: near the worst format, but a set that takes one of two counts too."""
 
+TRIES, LOOKS = 8, 3
+"""Per level and size, on how many sets the target is measured, and on how many of those the retained tasks."""
+
 WORTH = 0.01
 """A unit must take at least so much from the target: what takes less is noise on so few examples."""
 
@@ -100,35 +103,24 @@ def reach(drops: np.ndarray) -> float:
     return 1.0 - float(np.mean(np.maximum(1.0 - drops, 0.0) ** EVENNESS)) ** (1 / EVENNESS)
 
 
-def set_search(
-    drops: Measured,
-    damages: Measured,
-    candidates: int,
-    budget: Budget,
-    *,
-    tries: int = 8,
-    looks: int = 3,
-    levels: Sequence[float] = LEVELS,
-) -> Frontier:
+def set_search(drops: Measured, damages: Measured, candidates: int, budget: Budget) -> Frontier:
     """Search sets of up to ``budget.units`` candidates. Deterministic.
 
     Args:
         drops: the target, in one format or several, as shares of its score.
         damages: the retained tasks, at least one.
-        tries: per level and size, how many sets the target is measured on.
-        looks: of those, how many the retained tasks are measured on.
     """
     book = _Book(drops, damages, candidates, budget)
     book.look([(), *((unit,) for unit in range(candidates))])
-    beam = _strongest(book.points, levels)
+    beam = _strongest(book.points, LEVELS)
     for _ in range(budget.units - 1):
         grown = [(*point.units, unit) for point, unit in product(beam, range(candidates)) if unit not in point.units]
-        beam = _strongest(book.explored(grown, levels, tries, looks), levels)
+        beam = _strongest(book.explored(grown), LEVELS)
         if not beam:
             break
-    for point in _settled(book, levels):
+    for point in _settled(book, LEVELS):
         book.look(_without_one(point.units))
-        book.explored(list(_swapped(point.units, candidates)), levels, tries, looks)
+        book.explored(_swapped(point.units, candidates))
     return Frontier(_frontier(book.points), len(book.lost), len(book.known))
 
 
@@ -171,18 +163,18 @@ class _Book:
     def points(self) -> list[Point]:
         return list(self.known.values())
 
-    def explored(self, sets: Iterable[Iterable[int]], levels: Sequence[float], tries: int, looks: int) -> list[Point]:
+    def explored(self, sets: Iterable[Iterable[int]]) -> list[Point]:
         """Of ``sets``, those that promise most within each level are tried, and the best of these are looked at."""
         new = sorted({tuple(sorted(units)) for units in sets})
         guesses = [self._guess(units) for units in new]
         drop, used = np.array([lost for lost, _ in guesses]), np.array([part for _, part in guesses])
         found: dict[tuple[int, ...], Point] = {}
-        for level in levels:
+        for level in LEVELS:
             hoped = np.flatnonzero(used <= SLACK * level)
-            tried = [new[place] for place in hoped[np.argsort(-drop[hoped], kind="stable")][:tries]]
+            tried = [new[place] for place in hoped[np.argsort(-drop[hoped], kind="stable")][:TRIES]]
             self.strike(tried)
             tried.sort(key=lambda units: -reach(self.lost[units]))
-            found |= {point.units: point for point in self.look(tried[:looks])}
+            found |= {point.units: point for point in self.look(tried[:LOOKS])}
         return list(found.values())
 
     def _guess(self, units: tuple[int, ...]) -> tuple[float, float]:
