@@ -16,8 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from editkit.errors import EditkitError
-
 FEWEST_PASSES = 4
 """Below this, a design gets a warning. At one pass stratified masks recover less than Bernoulli masks do."""
 GOOD_PASSES = 8
@@ -36,7 +34,6 @@ def stratified(columns: int, masks: int, sparsity: float, rng: np.random.Generat
         sparsity: the share of the columns knocked out by one mask, in (0, 1].
         rng: the only source of randomness.
     """
-    _check(columns, masks, sparsity)
     each = heads_per_mask(columns, sparsity)
     taken = np.zeros(columns)
     rows = np.zeros((masks, columns), dtype=bool)
@@ -49,7 +46,6 @@ def stratified(columns: int, masks: int, sparsity: float, rng: np.random.Generat
 
 def bernoulli(columns: int, masks: int, sparsity: float, rng: np.random.Generator) -> np.ndarray:
     """Masks whose entries are independent coin flips (CSB). Arguments as in ``stratified``."""
-    _check(columns, masks, sparsity)
     return rng.random((masks, columns)) < sparsity
 
 
@@ -90,11 +86,3 @@ def coverage(masks: np.ndarray) -> Coverage:
             "masks, or a higher sparsity."
         )
     return Coverage(rows, columns, passes, int(counts.min()), int(counts.max()), int(duplicates), warning)
-
-
-def _check(columns: int, masks: int, sparsity: float) -> None:
-    if columns < 1 or masks < 1 or not 0 < sparsity <= 1:
-        raise EditkitError(
-            f"a design needs at least one head, one mask and a sparsity in (0, 1]: found {columns} heads, "
-            f"{masks} masks, sparsity {sparsity}."
-        )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from editkit.errors import EditkitError
 from editkit.localizers.masks import bernoulli, coverage, heads_per_mask, stratified
 
 CASES = [(128, 40, 0.05), (512, 100, 0.02), (100, 7, 0.29), (16, 9, 1.0), (5, 3, 0.01), (1, 2, 0.5)]
@@ -62,9 +61,3 @@ def test_coverage_counts_passes_and_twins() -> None:
     assert report.duplicates == 90  # ten groups of ten: nine of each have a twin before them
     assert report.warning is not None and "1.0 times" in report.warning and "80 masks" in report.warning
     assert coverage(stratified(100, 80, 0.1, np.random.default_rng(0))).warning is None
-
-
-@pytest.mark.parametrize(("columns", "masks", "sparsity"), [(0, 3, 0.1), (5, 0, 0.1), (5, 3, 0.0), (5, 3, 1.5)])
-def test_impossible_designs_are_refused(columns: int, masks: int, sparsity: float) -> None:
-    with pytest.raises(EditkitError, match="sparsity in"):
-        stratified(columns, masks, sparsity, np.random.default_rng(0))
