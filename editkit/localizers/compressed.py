@@ -50,8 +50,6 @@ class Sensing:
 
 
 USUAL = Sensing()
-GRID = Sensing(masks=(100, 200, 300, 400), sparsity=(0.01, 0.02, 0.05, 0.1))
-"""The outer loop. The ranges are those of Appendix A.1; the values inside them are our choice, the paper gives none."""
 
 Draw = Callable[[int, int, float, np.random.Generator], np.ndarray]
 """(candidates, masks, sparsity, rng) -> bool[masks, candidates]."""
