@@ -58,7 +58,6 @@ class Headers:
     directory: Path
     tensors: Mapping[str, TensorInfo]
     files: tuple[str, ...]
-    sharded: bool
 
 
 def read(directory: Path) -> Headers:
@@ -75,9 +74,9 @@ def read(directory: Path) -> Headers:
         files = tuple(sorted(set(listed.values())))
         tensors = _merge(read_file(inside(directory, name), name) for name in files)
         _check_index(listed, tensors)
-        return Headers(directory, tensors, files, sharded=True)
+        return Headers(directory, tensors, files)
     name = _single(directory)
-    return Headers(directory, read_file(inside(directory, name), name), (name,), sharded=False)
+    return Headers(directory, read_file(inside(directory, name), name), (name,))
 
 
 def weight_map(directory: Path, index: str = INDEX, kind: str = ".safetensors") -> dict[str, str]:

@@ -52,7 +52,7 @@ def test_shards_are_read_through_the_index(tmp_path: Path) -> None:
     index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
     (tmp_path / headers.INDEX).write_text(json.dumps(index))
     read = headers.read(tmp_path)
-    assert read.sharded and read.files == ("model-1.safetensors", "model-2.safetensors")
+    assert read.files == ("model-1.safetensors", "model-2.safetensors")
     assert {name: info.file for name, info in read.tensors.items()} == index["weight_map"]
 
 
