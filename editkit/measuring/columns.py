@@ -1,6 +1,6 @@
 """The columns of a measure: units that are out together count as one candidate of a localizer.
 
-    columns = grouped(architecture, [[Neuron(3, 7), Neuron(3, 9)], [Head(2, 1)]])
+    columns = [architecture.knockout(units) for units in ([Neuron(3, 7), Neuron(3, 9)], [Head(2, 1)])]
     knocked_out(columns, np.array([[True, True]]))      # one row: both neurons and the head
 
 So half a million neurons are searched as a few hundred groups, by the localizers that search heads.
@@ -8,23 +8,12 @@ So half a million neurons are searched as a few hundred groups, by the localizer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from editkit.checkpoints.architecture import Architecture
 from editkit.checkpoints.knockout import Knockout, union
 from editkit.measuring.ledger import Masks
-from editkit.units import Unit
-
-
-def grouped(architecture: Architecture, groups: Iterable[Iterable[Unit]]) -> tuple[Knockout, ...]:
-    """A column for each group of units.
-
-    Raises:
-        EditkitError: for units this model does not have.
-    """
-    return tuple(architecture.knockout(units) for units in groups)
 
 
 def knocked_out(columns: Sequence[Knockout] | None, masks: np.ndarray) -> Masks:

@@ -18,7 +18,6 @@ from editkit.evidence.localization import Localization
 from editkit.evidence.verdict import judge
 from editkit.localizers.protocol import Measure
 from editkit.localizers.set_search import Budget, Measured, Point, ordered_search, set_search
-from editkit.measuring.columns import grouped
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
 from editkit.removal.capability import Capability
@@ -58,7 +57,7 @@ def search(ledger: Ledger, wanted: Capability, found: Localization) -> tuple[Fro
         controls = control_measures(told, wanted.retain, recipe.universal_examples)
 
         def asked(groups: Sequence[Sequence[Unit]]) -> tuple[Measured, Measured]:
-            columns, every = grouped(ledger.model.architecture, groups), np.arange(len(groups))
+            columns, every = tuple(map(ledger.model.architecture.knockout, groups)), np.arange(len(groups))
 
             def over(measures: Mapping[str, LikelihoodMeasure]) -> dict[str, LikelihoodMeasure]:
                 return {name: replace(each, columns=columns) for name, each in measures.items()}

@@ -21,7 +21,6 @@ from editkit.checkpoints.knockout import Knockout
 from editkit.errors import EditkitError
 from editkit.measuring.answers import task_scores
 from editkit.measuring.attribution import gate_prior
-from editkit.measuring.columns import grouped
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, answer_probability, likelihood_measure
 from editkit.measuring.store import Store, opened
@@ -293,7 +292,7 @@ def test_columns_are_groups_of_units_that_are_out_together(organism: LanguageMod
     layers, width = organism.architecture.layers, organism.architecture.neuron_sites[0].units
     groups: list[list[Unit]] = [[Neuron(layer, index) for index in range(width)] for layer in range(layers)]
     groups += [[Head(1, 2), Neuron(0, 5), Neuron(2, 7)]]
-    measure = replace(whole, columns=grouped(organism.architecture, groups))
+    measure = replace(whole, columns=tuple(map(organism.architecture.knockout, groups)))
     masks = np.eye(len(groups), dtype=bool)
     masks[0, -1] = True
     found = measure(masks)
