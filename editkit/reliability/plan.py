@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from editkit.errors import EditkitError
 from editkit.localizers.commonality import PAPER_SIGMA, PAPER_STEPS
 from editkit.removal import recipe as recipes
-from editkit.removal.complaints import complaints
-from editkit.removal.recipe import Name, Recipe, Spec
+from editkit.removal.complaints import validated
+from editkit.removal.recipe import Name, Spec
 from editkit.tasks import strict_yaml
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.find import find
@@ -108,10 +108,11 @@ def read(names: Sequence[str], *, content: Sequence[str] = (), other: Sequence[s
         unknown = [name for name in names if file and name == first]
         if unknown:
             raise EditkitError(f"{first}: a file stands alone; other names beside it are tasks.")
-        plan = Plan(reliability=_plain(first), capability=tuple(names))
+        plan = Plan(reliability=first if first in TASKS else "tasks", capability=tuple(names))
     else:
         plan = _parsed(recipes.text(first), first)
-    return _with(plan, content, other), file.parent if file else Path(".")
+    more = {"content": (*plan.content, *content), "other": (*plan.other, *other)}
+    return plan.model_copy(update=more), file.parent if file else Path(".")
 
 
 def changed(plan: Plan, settings: Mapping[str, Any]) -> Plan:
@@ -120,11 +121,8 @@ def changed(plan: Plan, settings: Mapping[str, Any]) -> Plan:
     Raises:
         EditkitError: naming the setting whose value will not do.
     """
-    try:
-        value = Settings.model_validate(plan.settings.model_dump() | dict(settings))
-    except ValidationError as error:
-        raise EditkitError("\n".join(complaints(error, Settings))) from error
-    return plan.model_copy(update={"settings": value})
+    value = plan.settings.model_dump() | dict(settings)
+    return plan.model_copy(update={"settings": validated(value, Settings)})
 
 
 def data_sets(plan: Plan, *, folder: Path = Path("."), allow_code: bool = False) -> DataSets:
@@ -151,21 +149,7 @@ def _parsed(text: str, where: str) -> Plan:
     except yaml.YAMLError as error:
         raise EditkitError(f"{where} is not YAML: {' '.join(str(error).split())}.") from error
     if not isinstance(value, dict) or "reliability" not in value:
-        return _of_recipe(recipes.parse(text, where=where))
-    try:
-        return Plan.model_validate(value)
-    except ValidationError as error:
-        raise EditkitError("\n".join(f"{where}: {line}" for line in complaints(error, Plan))) from error
-
-
-def _of_recipe(recipe: Recipe) -> Plan:
-    shown = (*recipe.target, *recipe.transfer)
-    return Plan(reliability=recipe.capability, capability=shown, other=recipe.retain, summary=recipe.summary)
-
-
-def _with(plan: Plan, content: Sequence[str], other: Sequence[str]) -> Plan:
-    return plan.model_copy(update={"content": (*plan.content, *content), "other": (*plan.other, *other)})
-
-
-def _plain(name: str) -> str:
-    return name if name in TASKS else "tasks"
+        recipe = recipes.parse(text, where=where)
+        shown = (*recipe.target, *recipe.transfer)
+        return Plan(reliability=recipe.capability, capability=shown, other=recipe.retain, summary=recipe.summary)
+    return validated(value, Plan, where)

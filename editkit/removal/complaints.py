@@ -1,8 +1,8 @@
 """What is wrong with a recipe or a study, a sentence per key, from what pydantic found.
 
-complaints(error, Recipe)
-["goal: Input should be less than or equal to 1, found 1.5.",
- "unknown key 'retian' (did you mean 'retain'?). Known keys: capability, target, retain, ..."]
+validated({"goal": 1.5, "retian": [], ...}, Recipe, "mine.yaml")
+EditkitError: mine.yaml: goal: Input should be less than or equal to 1, found 1.5.
+              mine.yaml: unknown key 'retian' (did you mean 'retain'?). Known keys: capability, target, retain, ...
 """
 
 from __future__ import annotations
@@ -10,15 +10,35 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
+
+from editkit.errors import EditkitError
+
+Table = TypeVar("Table", bound=BaseModel)
 
 _OWN = re.compile(r"str|(function-|literal\[|constrained-|dict\[).*")
 """Parts of a place that pydantic adds: which of several allowed kinds was tried."""
 
 
-def complaints(error: ValidationError, table: type[BaseModel]) -> Iterator[str]:
+def validated(value: Any, table: type[Table], where: str = "") -> Table:
+    """A value as a ``table``.
+
+    Args:
+        where: names the value in errors.
+
+    Raises:
+        EditkitError: a sentence per mistake.
+    """
+    try:
+        return table.model_validate(value)
+    except ValidationError as error:
+        before = f"{where}: " if where else ""
+        raise EditkitError("\n".join(f"{before}{line}" for line in _complaints(error, table))) from error
+
+
+def _complaints(error: ValidationError, table: type[BaseModel]) -> Iterator[str]:
     """One sentence per mistake; ``table`` is what was expected."""
     for part in error.errors():
         keys = part["loc"][-1:] if part["type"] in ("extra_forbidden", "missing") else ()  # whatever they are called

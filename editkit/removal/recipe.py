@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
 
 from editkit.errors import EditkitError
 from editkit.evidence.verdict import Criteria
-from editkit.removal.complaints import complaints, nearest
+from editkit.removal.complaints import nearest, validated
 from editkit.tasks import strict_yaml
 
 Method = Literal["auto", "halving", "css", "csb", "greedy", "one-shot"]
@@ -148,10 +148,7 @@ def parse(text: str, *, where: str) -> Recipe:
         raise EditkitError(
             f"{where}: expected a table of keys such as capability, target, retain; found {value!r:.80}."
         )
-    try:
-        return Recipe.model_validate(value)
-    except ValidationError as error:
-        raise EditkitError("\n".join(f"{where}: {line}" for line in complaints(error, Recipe))) from error
+    return validated(value, Recipe, where)
 
 
 def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
@@ -163,10 +160,7 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     values = recipe.model_dump() | dict(changes)
     if "also" in changes:
         values["retain"] = [task for task in values["retain"] if task not in values["also"]]
-    try:
-        return Recipe.model_validate(values)
-    except ValidationError as error:
-        raise EditkitError("\n".join(complaints(error, Recipe))) from error
+    return validated(values, Recipe)
 
 
 def names() -> list[str]:

@@ -27,13 +27,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from editkit.errors import EditkitError
 from editkit.evidence.localization import Localization
 from editkit.evidence.report import EvalReport
 from editkit.removal import recipe as recipes
-from editkit.removal.complaints import complaints
+from editkit.removal.complaints import validated
 from editkit.removal.recipe import Method, Recipe
 from editkit.tasks import strict_yaml
 from editkit.units import Unit, parse, show
@@ -140,10 +140,7 @@ def read(path: Path) -> Study:
         raise EditkitError(f"The study {path} cannot be read: {' '.join(str(error).split())}.") from error
     if not isinstance(value, dict):
         raise EditkitError(f"{path}: expected a table with study, models, capabilities, methods and heads.")
-    try:
-        return Study.model_validate(value)
-    except ValidationError as error:
-        raise EditkitError("\n".join(f"{path}: {line}" for line in complaints(error, Study))) from error
+    return validated(value, Study, str(path))
 
 
 def cells(study: Study) -> list[Cell]:
