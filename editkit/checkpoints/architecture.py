@@ -143,7 +143,7 @@ def describe(
             twins = (path,) if path else ()
             site = sites[owner]
             sites[owner] = replace(site, shared=(*site.shared, layer), twins=(*site.twins, *twins))
-        elif path is None or config_fields.is_headless(fields, layer):
+        elif path is None or config_fields.kind(fields, layer) in config_fields.HEADLESS:
             absent.setdefault(_reason(fields, names[str(layer)], layer), []).append(layer)
         else:
             axis = 0 if path in transposed else 1

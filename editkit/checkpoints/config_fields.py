@@ -142,10 +142,6 @@ def head_width(fields: Fields, layer: int) -> int | None:
     return _of_layer(fields, layer, ("v_head_dim",)) or _of_layer(fields, layer, ("head_dim",))
 
 
-def is_headless(fields: Fields, layer: int) -> bool:
-    return kind(fields, layer) in HEADLESS
-
-
 def owner(fields: Fields, layer: int) -> int:
     """The layer whose attention weights this layer uses: itself, but for Zamba's blocks, which take turns."""
     if fields.get("model_type") not in SHARED or kind(fields, layer) != "hybrid":

@@ -30,7 +30,6 @@ from editkit.removal.random_sets import Draw, random_heads
 from editkit.removal.recipe import Recipe
 from editkit.removal.trial import Answers, trial_of
 from editkit.tasks.find import files, find
-from editkit.tasks.task import Task
 from editkit.workspace import work_for
 
 
@@ -63,7 +62,8 @@ class Laboratory:
         ``also`` is measured like the rest, and judged by nobody.
         """
         wanted, recipe = self._wanted(cell.capability.recipe), cell.capability.recipe
-        trial = trial_of(wanted, seed=cell.seed, also=[self._task(spec) for spec in cell.capability.also])
+        also = [find(spec, folder=self.folder, allow_code=self.allow_code) for spec in cell.capability.also]
+        trial = trial_of(wanted, seed=cell.seed, also=also)
         heads = ranking.top(cell.heads)
         draw = Draw(recipe.random_sets, recipe.random_examples, cell.seed)
         with self._ledger(cell) as ledger:
@@ -80,7 +80,8 @@ class Laboratory:
         """
         name = _name(cell.model)
         file = gguf.file_of(name)
-        model = [file] if file else _below(source.here(name))
+        folder = source.here(name)
+        model = [file] if file else sorted(path for path in folder.rglob("*") if path.is_file()) if folder else []
         recipe = cell.capability.recipe
         specs = (*recipe.target, *recipe.retain, *recipe.transfer, *cell.capability.also)
         paths = [*model, *(path for spec in specs for path in files(spec, self.folder))]
@@ -103,13 +104,6 @@ class Laboratory:
     def _wanted(self, recipe: Recipe) -> Capability:
         return capability(recipe, folder=self.folder, allow_code=self.allow_code)
 
-    def _task(self, spec: study.Spec) -> Task:
-        return find(spec, folder=self.folder, allow_code=self.allow_code)
-
 
 def _name(model: str) -> str | None:
     return None if model == study.BUNDLED else model
-
-
-def _below(model: Path | None) -> list[Path]:
-    return [] if model is None else sorted(path for path in model.rglob("*") if path.is_file())
