@@ -132,12 +132,12 @@ def describe(
         experts: full name -> shape of the tensors of three axes, which may hold all experts of a layer.
     """
     transposed = projections.transposed(shapes) if transposed is None else transposed
-    found = projections.find(model_type, shapes, layers=config_fields.depth(fields))
+    attention = projections.find(model_type, shapes, layers=config_fields.depth(fields))
     names = _names_by_layer(shapes)
     sites: dict[int, Site] = {}
     absent: dict[str, list[int]] = {}
-    for layer in range(found.layers):
-        path = found.paths.get(layer)
+    for layer in range(attention.layers):
+        path = attention.paths.get(layer)
         owner = config_fields.owner(fields, layer)
         if owner in sites:
             twins = (path,) if path else ()
@@ -150,16 +150,15 @@ def describe(
             sites[layer] = _site(model_type, fields, layer=layer, path=path, shape=shapes[path], axis=axis)
     unreachable = tuple(Unreachable(tuple(layers), reason) for reason, layers in absent.items())
     hidden = next((site.shape[1 - site.axis] for site in sites.values()), 0)
-    mlps, missing = neurons.find(model_type, found.stacks, shapes, experts, hidden=hidden)
+    mlps, missing = neurons.find(model_type, attention.stacks, shapes, experts, hidden=hidden)
     all_shapes = {**shapes, **experts}
-    neuron_sites = neurons.shared(
-        [neurons.site_of(each, all_shapes, transposed) for each in mlps], fields, found.layers
-    )
+    separate = [neurons.site_of(projection, all_shapes, transposed) for projection in mlps]
+    neuron_sites = neurons.shared(separate, fields, attention.layers)
     reached = {layer for site in neuron_sites for layer in site.shared}
     without = ((reason, tuple(layer for layer in layers if layer not in reached)) for reason, layers in missing.items())
     return Architecture(
         model_type,
-        found.layers,
+        attention.layers,
         tuple(sites.values()),
         unreachable,
         neuron_sites,

@@ -1,7 +1,7 @@
 """Where a model's neurons live: which linear maps end an MLP, by their names and shapes.
 
     find("mixtral", stacks, {"model.layers.0.block_sparse_moe.experts.3.w2": (32, 48), ...}, {})
-    -> [Found(layer=0, expert=3, path="model.layers.0.block_sparse_moe.experts.3.w2", fused=False, axis=1), ...]
+    -> [DownProjection(layer=0, path="model.layers.0.block_sparse_moe.experts.3.w2", expert=3, ...), ...]
 
 A neuron is one coordinate of the down projection's input. Where names or shapes leave a doubt, the layer is out of
 reach, and the reason is said: nothing is guessed.
@@ -45,7 +45,7 @@ _FOREIGN = re.compile(
 
 
 @dataclass(frozen=True)
-class Found:
+class DownProjection:
     """One down projection. ``path`` is a linear map's, without ``.weight``; of a ``fused`` tensor [experts, ., .] the
     full name. ``axis`` is that of its inputs among the last two: 1 for [out, in]. None: as the linear map is stored.
     """
@@ -62,13 +62,13 @@ class _Layer:
     """What one layer has: candidates for its own MLP, and its experts, or why those are out of reach."""
 
     plain: list[str] = field(default_factory=list)
-    experts: dict[int, Found] = field(default_factory=dict)
+    experts: dict[int, DownProjection] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
 
 
 def find(
     model_type: str, stacks: Sequence[Stack], linear: Iterable[str], tensors: Shapes, *, hidden: int
-) -> tuple[list[Found], dict[str, list[int]]]:
+) -> tuple[list[DownProjection], dict[str, list[int]]]:
     """The down projections of the language model's MLPs, by layer and expert; and reason -> layers out of reach.
 
     Args:
@@ -84,19 +84,19 @@ def find(
             continue
         if expert := _EXPERT.fullmatch(tail):
             number = int(expert["expert"])
-            layers[layer].experts[number] = Found(layer, path, number)
+            layers[layer].experts[number] = DownProjection(layer, path, number)
         elif dense.fullmatch(tail):
             layers[layer].plain.append(path)
     for layer, tail, name in _inside(stacks, tensors):
         if not _FOREIGN.search(tail) and (match := _FUSED.fullmatch(name, len(name) - len(tail))):
             _fused(layers[layer], layer, match, tensors, hidden)
-    found: list[Found] = []
+    projections: list[DownProjection] = []
     absent: dict[str, list[int]] = {}
     for layer in range(sum(stack.layers for stack in stacks)):
         here = layers[layer]
         if len(here.plain) == 1:
-            found.append(Found(layer, here.plain[0]))
-        found += [here.experts[number] for number in sorted(here.experts)]
+            projections.append(DownProjection(layer, here.plain[0]))
+        projections += [here.experts[number] for number in sorted(here.experts)]
         reasons = list(here.refused)
         if len(here.plain) > 1:
             reasons.append("more than one MLP")
@@ -106,7 +106,7 @@ def find(
             )
         for reason in reasons:
             absent.setdefault(reason, []).append(layer)
-    return found, absent
+    return projections, absent
 
 
 def _fused(here: _Layer, layer: int, match: re.Match[str], tensors: Shapes, hidden: int) -> None:
@@ -124,7 +124,7 @@ def _fused(here: _Layer, layer: int, match: re.Match[str], tensors: Shapes, hidd
         return
     axis = axes.pop()
     for expert in range(shape[0]):
-        here.experts[expert] = Found(layer, name, expert, True, axis)
+        here.experts[expert] = DownProjection(layer, name, expert, True, axis)
 
 
 def _input_axis(down: tuple[int, ...], up: tuple[int, ...]) -> set[int]:
@@ -147,33 +147,33 @@ def _inside(stacks: Sequence[Stack], names: Iterable[str]) -> Iterable[tuple[int
                 break
 
 
-def site_of(found: Found, shapes: Shapes, transposed: Collection[str]) -> Site:
+def site_of(projection: DownProjection, shapes: Shapes, transposed: Collection[str]) -> Site:
     """A down projection as a site. ``transposed``: the paths whose weight is [in, out]."""
-    shape = shapes[found.path]
-    inputs = found.axis if found.axis is not None else 0 if found.path in transposed else 1
-    module, _, weight = found.path.rpartition(".") if found.fused else (found.path, "", "weight")
+    shape = shapes[projection.path]
+    inputs = projection.axis if projection.axis is not None else 0 if projection.path in transposed else 1
+    module, _, weight = projection.path.rpartition(".") if projection.fused else (projection.path, "", "weight")
     return Site(
         kind="neuron",
-        layer=found.layer,
+        layer=projection.layer,
         tensor=f"{module}.{weight}",
         module=module,
         shape=tuple(shape),
         axis=inputs + len(shape) - 2,
         units=shape[inputs + len(shape) - 2],
         width=1,
-        expert=found.expert,
+        expert=projection.expert,
         weight=weight,
     )
 
 
 def shared(sites: Sequence[Site], fields: Fields, layers: int) -> tuple[Site, ...]:
     """The sites with those that are used at several depths (Zamba) as one each."""
-    found = {(site.layer, site.expert): site for site in sites}
+    by_key = {(site.layer, site.expert): site for site in sites}
     for layer in range(layers):
         owner = config_fields.owner(fields, layer)
-        for (at, expert), site in list(found.items()) if owner != layer else ():
+        for (at, expert), site in list(by_key.items()) if owner != layer else ():
             if at == owner:
-                twin = found.pop((layer, expert), None)
+                twin = by_key.pop((layer, expert), None)
                 twins = (*site.twins, twin.module) if twin else site.twins
-                found[at, expert] = replace(site, shared=(*site.shared, layer), twins=twins)
-    return tuple(found.values())
+                by_key[at, expert] = replace(site, shared=(*site.shared, layer), twins=twins)
+    return tuple(by_key.values())

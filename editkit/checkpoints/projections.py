@@ -1,7 +1,7 @@
 """Which linear maps end an attention block: a rule over names, and the few model types the rule gets wrong.
 
     find("qwen3_next", ["model.layers.0.linear_attn.out_proj", "model.layers.3.self_attn.o_proj", ...], layers=48)
-    -> Found({3: "model.layers.3.self_attn.o_proj", ...}, (Stack("model.layers.", offset=0, depth=48, parts=1),))
+    -> Projections({3: "model.layers.3.self_attn.o_proj", ...}, (Stack("model.layers.", offset=0, depth=48, parts=1),))
 
 Names are matched by whole path components, never by suffix: ``linear_attn.out_proj`` and ``mamba.out_proj`` are not
 attention, and neither is a vision tower.
@@ -75,7 +75,7 @@ class Stack:
 
 
 @dataclass(frozen=True)
-class Found:
+class Projections:
     """Layer -> path of its attention output projection; layers without one are absent."""
 
     paths: Mapping[int, str]
@@ -86,7 +86,7 @@ class Found:
         return sum(stack.layers for stack in self.stacks)
 
 
-def find(model_type: str, paths: Iterable[str], *, layers: int | None) -> Found:
+def find(model_type: str, paths: Iterable[str], *, layers: int | None) -> Projections:
     """The attention output projections of the language model.
 
     Args:
@@ -99,14 +99,15 @@ def find(model_type: str, paths: Iterable[str], *, layers: int | None) -> Found:
     if model_type in REFUSED:
         raise EditkitError(f"editkit cannot edit heads of a {model_type}: {REFUSED[model_type]}.")
     names = list(paths)
-    found = _match(model_type, names)
-    if len(found) > 1 and model_type not in STACKS:
-        found = {key: places for key, places in found.items() if ".encoder." not in f".{key[0]}"} or found
-    if not found:
+    candidates = _match(model_type, names)
+    if len(candidates) > 1 and model_type not in STACKS:
+        decoders = {key: of_layer for key, of_layer in candidates.items() if ".encoder." not in f".{key[0]}"}
+        candidates = decoders or candidates
+    if not candidates:
         raise EditkitError(_nothing(model_type, names))
-    if len(found) > 1 and model_type not in STACKS:
-        raise EditkitError(_ambiguous(model_type, found))
-    return _number(model_type, found, layers)
+    if len(candidates) > 1 and model_type not in STACKS:
+        raise EditkitError(_ambiguous(model_type, candidates))
+    return _number(model_type, candidates, layers)
 
 
 def transposed(shapes: Mapping[str, tuple[int, ...]]) -> frozenset[str]:
@@ -126,35 +127,35 @@ def transposed(shapes: Mapping[str, tuple[int, ...]]) -> frozenset[str]:
 def _match(model_type: str, paths: Collection[str]) -> dict[tuple[str, str], dict[tuple[int, int], str]]:
     """(stack, path inside the layer) -> {(layer, part): path}; a layer has several parts where it attends twice."""
     tail = re.compile(TAILS.get(model_type, _TAIL))
-    found: dict[tuple[str, str], dict[tuple[int, int], str]] = defaultdict(dict)
+    candidates: dict[tuple[str, str], dict[tuple[int, int], str]] = defaultdict(dict)
     for path in paths:
-        place = _PLACE.fullmatch(path)
-        if place is None or _FOREIGN.search(path) or not tail.fullmatch(place["tail"]):
+        match = _PLACE.fullmatch(path)
+        if match is None or _FOREIGN.search(path) or not tail.fullmatch(match["tail"]):
             continue
-        part = re.search(r"\.(\d+)\.", place["tail"])
-        inside = re.sub(r"\.\d+\.", ".*.", place["tail"])
-        found[place["stack"], inside][int(place["layer"]), int(part[1]) if part else 0] = path
-    return found
+        part = re.search(r"\.(\d+)\.", match["tail"])
+        inside = re.sub(r"\.\d+\.", ".*.", match["tail"])
+        candidates[match["stack"], inside][int(match["layer"]), int(part[1]) if part else 0] = path
+    return candidates
 
 
 def _number(
-    model_type: str, found: Mapping[tuple[str, str], Mapping[tuple[int, int], str]], layers: int | None
-) -> Found:
+    model_type: str, candidates: Mapping[tuple[str, str], Mapping[tuple[int, int], str]], layers: int | None
+) -> Projections:
     """Count layers through: parts inside a layer first (LongCat attends twice per layer), then stack after stack."""
     order = STACKS.get(model_type, ())
-    stacks = sorted(found, key=lambda key: next((at for at, name in enumerate(order) if name in key[0]), 0))
+    stacks = sorted(candidates, key=lambda key: next((at for at, name in enumerate(order) if name in key[0]), 0))
     numbered: dict[int, str] = {}
     counted: list[Stack] = []
     for key in stacks:
-        places = found[key]
-        parts = 1 + max(part for _, part in places)
-        depth = layers if layers is not None else 1 + max(layer for layer, _ in places)
-        stack = Stack(key[0], sum(each.layers for each in counted), depth, parts)
-        for (layer, part), path in sorted(places.items()):
+        paths = candidates[key]
+        parts = 1 + max(part for _, part in paths)
+        depth = layers if layers is not None else 1 + max(layer for layer, _ in paths)
+        stack = Stack(key[0], sum(before.layers for before in counted), depth, parts)
+        for (layer, part), path in sorted(paths.items()):
             if layer < depth:
                 numbered[stack.offset + layer * parts + part] = path
         counted.append(stack)
-    return Found(numbered, tuple(counted))
+    return Projections(numbered, tuple(counted))
 
 
 def _nothing(model_type: str, paths: Collection[str]) -> str:
@@ -166,8 +167,8 @@ def _nothing(model_type: str, paths: Collection[str]) -> str:
     )
 
 
-def _ambiguous(model_type: str, found: Mapping[tuple[str, str], Mapping[tuple[int, int], str]]) -> str:
-    listed = "; ".join(sorted(f"{stack}N.{tail} ({len(places)} layers)" for (stack, tail), places in found.items()))
+def _ambiguous(model_type: str, candidates: Mapping[tuple[str, str], Mapping[tuple[int, int], str]]) -> str:
+    listed = "; ".join(sorted(f"{stack}N.{tail} ({len(paths)} layers)" for (stack, tail), paths in candidates.items()))
     return (
         f"This {model_type} has more than one candidate for the attention output projection: {listed}. "
         "Which of them are heads of the language model cannot be told from names. See docs/adding-an-architecture.md."

@@ -76,37 +76,37 @@ def reliability(names: tuple[str, ...], out: Path | None, as_json: bool, seed: i
     where = out or Path(f"reliability-{plan.reliability}")
     if where.exists() and not where.is_dir():
         raise UsageError(f"--out {where}: there is a file of that name. Name another folder.")
-    told = session(options)
-    data = plans.data_sets(plan, folder=folder, allow_code=told.allow_code)
+    run_session = session(options)
+    data = plans.data_sets(plan, folder=folder, allow_code=run_session.allow_code)
     if options["model"] is None:
         note(BUNDLED)
     live = load_source(resolve(options.pop("model"), options.pop("revision")), placement(options))
-    kept = work_for(live.source.base, f"reliability-{plan.reliability}", seed, told.work)
+    kept = work_for(live.source.base, f"reliability-{plan.reliability}", seed, run_session.work)
     with opened(kept.store) as store:
-        found = run(Ledger(live, store, told.stages), data, kept.folder, seed=seed)
-    _write(where, found)
+        result = run(Ledger(live, store, run_session.stages), data, kept.folder, seed=seed)
+    _write(where, result)
     if as_json:
-        click.echo(found.to_json(), nl=False)
+        click.echo(result.to_json(), nl=False)
     else:
-        show(_tables(found))
+        show(_tables(result))
         note(f"Written to {where}: reliability.json, reliability.md, reliability.png.")
-    if not found.located["common"]:
+    if not result.located["common"]:
         raise NotLocalized(
-            f"No {plan.settings.units[:-1]} is located by every data set of {plan.reliability!r} at {found.chosen}. "
+            f"No {plan.settings.units[:-1]} is located by every data set of {plan.reliability!r} at {result.chosen}. "
             "Lower --sigma, or give a --size; the evidence is written."
         )
 
 
-def _write(where: Path, found: Reliability) -> None:
+def _write(where: Path, result: Reliability) -> None:
     from editkit.render import reliability as render
 
     where.mkdir(parents=True, exist_ok=True)
-    write(where / "reliability.json", found.to_json().encode())
-    write(where / "reliability.md", render.page(found).encode())
-    write(where / "reliability.png", render.png(found))
+    write(where / "reliability.json", result.to_json().encode())
+    write(where / "reliability.md", render.page(result).encode())
+    write(where / "reliability.png", render.png(result))
 
 
-def _tables(found: Reliability) -> RenderableType:
+def _tables(result: Reliability) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
@@ -114,7 +114,7 @@ def _tables(found: Reliability) -> RenderableType:
     from editkit.render import reliability as render
 
     parts: list[Any] = []
-    for grid in render.tables(found):
+    for grid in render.tables(result):
         table = columns(*grid.head)
         for row in grid.rows:
             table.add_row(*map(Text, row))

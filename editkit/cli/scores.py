@@ -37,8 +37,8 @@ def evaluate(model: str | None, base: str | None, as_json: bool, **options: Any)
 
     options |= {"placement": placement(options), "session": session(options)}
     if base is None:
-        found = api.standings(model, **options)
-        click.echo(found.to_json(), nl=False) if as_json else show(score_tables.standings(found))
+        standings = api.standings(model, **options)
+        click.echo(standings.to_json(), nl=False) if as_json else show(score_tables.standings(standings))
     else:
         report = api.evaluate(model, base=base, **options)
         click.echo(report.to_json(), nl=False) if as_json else show(score_tables.compared(report))

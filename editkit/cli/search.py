@@ -93,13 +93,13 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, **options: Any) -
         note(behind)
     document: dict[str, Any] = {}
 
-    def told(outcome: Outcome) -> None:
+    def tell(outcome: Outcome) -> None:
         document.update(outcome.summary()) if as_json else show(tables.removal(outcome))
 
     options |= {"placement": placement(options), "session": kept}
     try:
         outcome = api.remove_capability(name, model=source, changes=changes, **options)
-        told(outcome)
+        tell(outcome)
         if push is not None:
             pushed = push_finished(outcome.out, push)
             document["pushed"] = asdict(pushed)
@@ -107,7 +107,7 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, **options: Any) -
                 show(hub_tables.pushed(pushed))
     except (NotLocalized, TooMuchDamage) as error:
         if isinstance(error.outcome, Outcome):
-            told(error.outcome)
+            tell(error.outcome)
         raise
     finally:
         if as_json and document:
@@ -141,8 +141,8 @@ def inspect(model: str | None, revision: str | None, as_json: bool) -> None:
     from editkit.cli import tables
     from editkit.planning.inspection import inspect as look
 
-    found = look(model, revision=revision)
-    print_json(found.to_dict()) if as_json else show(tables.inspection(found))
+    inspection = look(model, revision=revision)
+    print_json(inspection.to_dict()) if as_json else show(tables.inspection(inspection))
 
 
 @click.command()
@@ -177,13 +177,13 @@ def localize(name: str, out: Path | None, plot: Path | None, units: str | None, 
         note(BUNDLED)
     model = _load(options)
     changes = {} if units is None else {"units": units}
-    found = api.localize(model, name, changes=changes, session=session(options), **options)
+    localization = api.localize(model, name, changes=changes, session=session(options), **options)
     if out is not None:
-        write(out, found.to_json().encode())
+        write(out, localization.to_json().encode())
     if plot is not None:
-        write(plot, api.head_map(model, found))
-    click.echo(found.to_json(), nl=False) if as_json else show(tables.localization(found))
-    if not found.found:
+        write(plot, api.head_map(model, localization))
+    click.echo(localization.to_json(), nl=False) if as_json else show(tables.localization(localization))
+    if not localization.found:
         raise NotLocalized(f"{name!r} did not localize: no knockout lowers it by more than chance explains.")
 
 
@@ -202,9 +202,9 @@ def universal(as_json: bool, **options: Any) -> None:
     if options["model"] is None:
         note(BUNDLED)
     model = _load(options)
-    found = api.universal(model, session=session(options), **options)
+    aside = api.universal(model, session=session(options), **options)
     heads = model.architecture.heads
-    print_json(found.to_dict(heads)) if as_json else show(tables.universal(found, heads))
+    print_json(aside.to_dict(heads)) if as_json else show(tables.universal(aside, heads))
 
 
 def _load(options: dict[str, Any]) -> LanguageModel:
@@ -225,10 +225,10 @@ def _try_dry(
     from editkit.render.evidence_folder import is_evidence_only
 
     asked = {key: options[key] for key in ("model", "revision", "dtype")}
-    found = _show_plan(name, as_json, changes, **asked)
-    target = out or default_out(found.model, found.recipe)
+    cost = _show_plan(name, as_json, changes, **asked)
+    target = out or default_out(cost.model, cost.recipe)
     if not is_evidence_only(target):
-        check_free(target, needed=found.disk)
+        check_free(target, needed=cost.disk)
     if push is not None:
         _ask_hub(push, options["model"], options["revision"])
 
@@ -239,17 +239,17 @@ def _ask_hub(repo: str, model: str | None, revision: str | None) -> None:
     from editkit.cli import hub_tables
     from editkit.hub import preflight
 
-    found = preflight(repo, base=named(model, revision), like=here(model))
-    console(sys.stderr).print(Visible(hub_tables.preflight(found)))
+    checked = preflight(repo, base=named(model, revision), like=here(model))
+    console(sys.stderr).print(Visible(hub_tables.preflight(checked)))
 
 
 def _show_plan(name: str, as_json: bool, changes: dict[str, Any], **asked: Any) -> Plan:
     from editkit.cli import shapes
     from editkit.planning.run_cost import plan as planned
 
-    found = planned(name, changes=changes, **asked)
-    print_json(found.to_dict()) if as_json else show(shapes.pairs(found.facts()))
-    return found
+    cost = planned(name, changes=changes, **asked)
+    print_json(cost.to_dict()) if as_json else show(shapes.pairs(cost.facts()))
+    return cost
 
 
 def _as_typed() -> str:

@@ -32,13 +32,13 @@ def study(file: Path, out: Path | None, work: Path | None, planned: bool, gpu: s
     from editkit.removal import study as studies
 
     require_folder("--out", out)
-    wanted = studies.read(file)
+    grid = studies.read(file)
     if planned:
         from editkit.planning.study_cost import plan
 
-        text, failed = plan(wanted, gpu=gpu, folder=file.parent).table(), False
+        text, failed = plan(grid, gpu=gpu, folder=file.parent).table(), False
     else:
-        text, failed = _measured(wanted, file, work, options)
+        text, failed = _measured(grid, file, work, options)
     click.echo(visible(text), nl=False)
     if out is not None:
         write(out, text.encode())
@@ -46,7 +46,7 @@ def study(file: Path, out: Path | None, work: Path | None, planned: bool, gpu: s
         raise EditkitError("No cell of this study could be measured: the table says why.")
 
 
-def _measured(wanted: Study, file: Path, work: Path | None, options: dict[str, Any]) -> tuple[str, bool]:
+def _measured(grid: Study, file: Path, work: Path | None, options: dict[str, Any]) -> tuple[str, bool]:
     """The tables, and whether they hold no figure at all."""
     from editkit.cli.stages import on_stderr
     from editkit.removal import study as studies
@@ -54,14 +54,14 @@ def _measured(wanted: Study, file: Path, work: Path | None, options: dict[str, A
     from editkit.removal.study_cells import Laboratory
     from editkit.workspace import cache
 
-    folder = work or cache() / "studies" / wanted.study
+    folder = work or cache() / "studies" / grid.study
     bench = Laboratory(folder, file.parent, placement(options), options["allow_code"], on_stderr())
 
-    def told(cell: studies.Cell, place: int, total: int) -> None:
+    def announce(cell: studies.Cell, number: int, total: int) -> None:
         name, heads = cell.capability.recipe.capability, "1 head" if cell.heads == 1 else f"{cell.heads} heads"
-        note(f"{place}/{total}: {cell.model}, {name}, {cell.method}, {heads}, seed {cell.seed}")
+        note(f"{number}/{total}: {cell.model}, {name}, {cell.method}, {heads}, seed {cell.seed}")
 
     results = list(
-        studies.run(wanted, work=folder, locate=bench.locate, assess=bench.assess, basis=bench.basis, told=told)
+        studies.run(grid, work=folder, locate=bench.locate, assess=bench.assess, basis=bench.basis, announce=announce)
     )
-    return render.tables(wanted, results, render.published()), all(result.error for result in results)
+    return render.tables(grid, results, render.published()), all(result.error for result in results)

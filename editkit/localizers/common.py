@@ -29,21 +29,21 @@ def common(rankings: Mapping[str, Ranking]) -> Ranking:
         np.stack([getattr(ranking, name)[order] for ranking, order in zip(several, at, strict=True)])
         for name in ("effect", "low", "high", "p", "stability")
     )
-    known = ~np.isnan(effect).any(0)
-    least = np.where(known, np.nan_to_num(effect, nan=-np.inf).argmax(0), 0)
+    measured = ~np.isnan(effect).any(0)
+    least = np.where(measured, np.nan_to_num(effect, nan=-np.inf).argmax(0), 0)
     best = np.stack(at).min(0)  # the sorting order is also each column's rank
     order = np.lexsort((np.nan_to_num(effect.mean(0), nan=np.inf), best))
 
     def of_least(values: np.ndarray) -> np.ndarray:
-        return np.where(known, values[least, np.arange(len(columns))], np.nan)[order]
+        return np.where(measured, values[least, np.arange(len(columns))], np.nan)[order]
 
     return Ranking(
         columns[order],
         of_least(effect),
         of_least(low),
         of_least(high),
-        np.where(known, p.max(0), np.nan)[order],
-        np.where(known, stability.min(0), np.nan)[order],
+        np.where(measured, p.max(0), np.nan)[order],
+        np.where(measured, stability.min(0), np.nan)[order],
         found=all(ranking.found for ranking in several),
         evaluations=sum(ranking.evaluations for ranking in several),
         given={column: given for ranking in several for column, given in ranking.given.items()},

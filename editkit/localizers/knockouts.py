@@ -117,20 +117,20 @@ class Table:
 
     def grow(self, places: np.ndarray, examples: int) -> None:
         """Measure ``places`` on the first ``examples`` of the sequence; what is known is not asked again."""
-        wanted = self.sequence[:examples]
-        unknown = np.isnan(self.differences[np.ix_(places, wanted)])
+        chosen = self.sequence[:examples]
+        unknown = np.isnan(self.differences[np.ix_(places, chosen)])
         for pattern in np.unique(unknown, axis=0):
             if pattern.any():
-                rows, new = places[(unknown == pattern).all(1)], wanted[pattern]
+                rows, new = places[(unknown == pattern).all(1)], chosen[pattern]
                 self.differences[np.ix_(rows, new)] = self.search.alone(rows, new)
 
-    def known(self) -> np.ndarray:
+    def counts(self) -> np.ndarray:
         """On how many examples each head was measured."""
         return (~np.isnan(self.differences)).sum(1)
 
     def means(self) -> np.ndarray:
-        known = self.known()
-        return np.where(known > 0, np.nansum(self.differences, 1) / np.maximum(known, 1), np.nan)
+        counts = self.counts()
+        return np.where(counts > 0, np.nansum(self.differences, 1) / np.maximum(counts, 1), np.nan)
 
     def best(self, places: np.ndarray, count: int) -> np.ndarray:
         """The ``count`` of ``places`` with the strongest drop, strongest first."""
@@ -138,7 +138,7 @@ class Table:
 
     def order(self) -> np.ndarray:
         """Heads measured on more examples first, the strongest drop first among equals."""
-        return np.lexsort((np.nan_to_num(self.means(), nan=np.inf), -self.known()))
+        return np.lexsort((np.nan_to_num(self.means(), nan=np.inf), -self.counts()))
 
 
 def telling_first(before: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -167,15 +167,15 @@ class _Book:
         """Of ``sets``, those that promise most within each level are tried, and the best of these are looked at."""
         new = sorted({tuple(sorted(units)) for units in sets})
         guesses = [self._guess(units) for units in new]
-        drop, used = np.array([lost for lost, _ in guesses]), np.array([part for _, part in guesses])
-        found: dict[tuple[int, ...], Point] = {}
+        drop, used = np.array([lost for lost, _ in guesses]), np.array([share for _, share in guesses])
+        points: dict[tuple[int, ...], Point] = {}
         for level in LEVELS:
             hoped = np.flatnonzero(used <= SLACK * level)
             tried = [new[place] for place in hoped[np.argsort(-drop[hoped], kind="stable")][:TRIES]]
             self.strike(tried)
             tried.sort(key=lambda units: -reach(self.lost[units]))
-            found |= {point.units: point for point in self.look(tried[:LOOKS])}
-        return list(found.values())
+            points |= {point.units: point for point in self.look(tried[:LOOKS])}
+        return list(points.values())
 
     def _guess(self, units: tuple[int, ...]) -> tuple[float, float]:
         """Drop and share of the budget: what is known of the set without one unit, plus that unit alone; the mean."""
@@ -197,14 +197,14 @@ class _Book:
 
     def look(self, sets: Iterable[tuple[int, ...]]) -> list[Point]:
         """Measure what the target and the retained tasks lose."""
-        wanted = list(dict.fromkeys(sets))
-        self.strike(wanted)
-        new = [units for units in wanted if units not in self.known]
+        distinct = list(dict.fromkeys(sets))
+        self.strike(distinct)
+        new = [units for units in distinct if units not in self.known]
         for units, lost in zip(new, self.measures[1](self._masks(new)) if new else (), strict=True):
             self.damage[units] = lost
             drops = tuple(self.lost[units].tolist())
             self.known[units] = Point(units, drops, tuple(lost.tolist()), self.budget.used(lost))
-        return [self.known[units] for units in wanted]
+        return [self.known[units] for units in distinct]
 
     def _masks(self, sets: Sequence[tuple[int, ...]]) -> np.ndarray:
         masks = np.zeros((len(sets), self.candidates), dtype=bool)
@@ -216,7 +216,7 @@ class _Book:
 def _strongest(points: Sequence[Point], levels: Sequence[float]) -> list[Point]:
     """Within each level the point that drops most, each point once."""
     within = ([point for point in points if point.used <= level] for level in levels)
-    return list(dict.fromkeys(max(part, key=lambda point: point.gain) for part in within if part))
+    return list(dict.fromkeys(max(affordable, key=lambda point: point.gain) for affordable in within if affordable))
 
 
 def _without_one(units: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

@@ -142,8 +142,8 @@ def universal(
     chosen = significant & (broad > max(LEAST_DROP, TIMES_MEDIAN * typical))
     of_format = ~chosen & carry_format(drops, p, pairs, [formats[task] == "choice-letter" for task in tasks])
     order = np.flatnonzero(chosen)[np.argsort(-broad[chosen], kind="stable")]
-    places = candidates[order]
-    named = np.asarray(columns)[places]
+    heads = candidates[order]
+    named = np.asarray(columns)[heads]
     return Universals(
         columns=named,
         p=conjunction[order],
@@ -186,10 +186,10 @@ def _candidates(
     groups = np.array_split(rng.permutation(heads), -(-heads // size))
     kept = max(6, len(groups) // 16)
     together = _drops(searches, searches[0].masks(groups), few)
-    some = np.concatenate([groups[index] for index in _worst(together, pairs, kept)])
-    alone = _drops(searches, np.eye(heads, dtype=bool)[some], few)
+    suspects = np.concatenate([groups[index] for index in _worst(together, pairs, kept)])
+    alone = _drops(searches, np.eye(heads, dtype=bool)[suspects], few)
     typical = float(np.median(np.abs(np.sort(alone, axis=1)[:, -_needed(len(searches))])))
-    return some[_worst(alone, pairs, max(6, heads // 64))], typical
+    return suspects[_worst(alone, pairs, max(6, heads // 64))], typical
 
 
 def _drops(searches: list[Search], masks: np.ndarray, examples: list[np.ndarray]) -> np.ndarray:

@@ -22,26 +22,26 @@ UNLIKELY = 0.5
 
 
 def failing(
-    ledger: Ledger, asked: Sequence[tuple[Task, Sequence[Example]]], masks: np.ndarray
+    ledger: Ledger, tasks: Sequence[tuple[Task, Sequence[Example]]], masks: np.ndarray
 ) -> list[Mapping[str, float]]:
     """Let the model answer under each mask, and say how it fails.
 
     Args:
-        asked: tasks, each with a few examples that the unedited model gets right.
+        tasks: tasks, each with a few examples that the unedited model gets right.
         masks: bool[m, heads].
 
     Returns:
         Per mask, the share of all answers that fail in each way; the largest first, what does not fail is left out.
     """
-    found: list[Counter[str]] = [Counter() for _ in masks]
+    counters: list[Counter[str]] = [Counter() for _ in masks]
     unedited = np.zeros((1, masks.shape[1]), dtype=bool)
-    for task, examples in asked:
+    for task, examples in tasks:
         before, *after = task_scores(ledger, task, examples, np.concatenate([unedited, masks]))
         text = isinstance(task.requests(examples[0])[0], Generate)
-        for counter, cells in zip(found, after, strict=True):
+        for counter, cells in zip(counters, after, strict=True):
             counter.update(_way(old, new, text) for old, new in zip(before, cells, strict=True))
-    total = sum(len(examples) for _, examples in asked)
-    return [{way: count / total for way, count in counter.most_common() if way} for counter in found]
+    total = sum(len(examples) for _, examples in tasks)
+    return [{way: count / total for way, count in counter.most_common() if way} for counter in counters]
 
 
 def _way(before: Cell, after: Cell, text: bool) -> str:

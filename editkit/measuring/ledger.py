@@ -80,7 +80,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class _Page:
-    """One space of the store, and how to fill it: wanted minus stored is asked of the model, batch by batch."""
+    """One space of the store, and how to fill it: what it lacks is asked of the model, batch by batch."""
 
     ledger: Ledger
     question: Question
@@ -92,23 +92,23 @@ class _Page:
         keys = [_key(example, requests) for example, requests in asked]
         step = max(1, 20_000 // max(1, sum(len(requests) for _, requests in asked)))
         for start in range(0, len(out), step):
-            some = out[start : start + step]
-            known = [self.ledger.store.get(self.space, each) for each in some]
-            wanted = [(row, at) for row, cells in enumerate(known) for at, key in enumerate(keys) if key not in cells]
-            self.ledger.advance(len(some) * len(asked) - len(wanted))
-            for row, at, cell in self._measured(wanted, keys, some):
-                known[row][keys[at]] = cell
-            filled += [[cells[key] for key in keys] for cells in known]
+            chunk = out[start : start + step]
+            stored = [self.ledger.store.get(self.space, each) for each in chunk]
+            missing = [(row, at) for row, cells in enumerate(stored) for at, key in enumerate(keys) if key not in cells]
+            self.ledger.advance(len(chunk) * len(asked) - len(missing))
+            for row, at, cell in self._measured(missing, keys, chunk):
+                stored[row][keys[at]] = cell
+            filled += [[cells[key] for key in keys] for cells in stored]
         return filled
 
     def _measured(
-        self, wanted: list[tuple[int, int]], keys: list[str], out: Sequence[Knockout]
+        self, missing: list[tuple[int, int]], keys: list[str], out: Sequence[Knockout]
     ) -> list[tuple[int, int, Cell]]:
         """Measure cells (place in ``out``, position in ``asked``); each batch's finished cells are stored at once."""
         asked, judge = self.question.asked, self.question.judge
-        counts = [len(asked[at][1]) for _, at in wanted]
+        counts = [len(asked[at][1]) for _, at in missing]
         starts = np.cumsum([0, *counts])
-        owner = np.repeat(np.arange(len(wanted)), counts)
+        owner = np.repeat(np.arange(len(missing)), counts)
         answers: dict[int, Output] = {}
         measured: list[tuple[int, int, Cell]] = []
 
@@ -118,15 +118,15 @@ class _Page:
             for cell in dict.fromkeys(int(owner[number]) for number in numbers):
                 span = range(starts[cell], starts[cell + 1])
                 if all(number in answers for number in span):
-                    row, at = wanted[cell]
+                    row, at = missing[cell]
                     done.append((row, at, judge(asked[at][0], [answers.pop(number) for number in span])))
             self.ledger.store.put(self.space, [(out[row], keys[at], cell) for row, at, cell in done])
             self.ledger.advance(len(done))
             measured.extend(done)
 
-        if wanted:
-            flat = [request for _, at in wanted for request in asked[at][1]]
-            self.ledger.model.answer(flat, [out[wanted[cell][0]] for cell in owner], arrived=arrived)
+        if missing:
+            flat = [request for _, at in missing for request in asked[at][1]]
+            self.ledger.model.answer(flat, [out[missing[cell][0]] for cell in owner], arrived=arrived)
         return measured
 
 

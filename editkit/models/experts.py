@@ -48,15 +48,15 @@ def switch(module: torch.nn.Module, offs: Sequence[Off], tokens: TokenRows | Non
             if rows is None:
                 with _zeroed(module, cut):
                     return module.forward(*args, **kwargs)
-        found = output.clone()
+        edited = output.clone()
         for rows, cut in cuts:
             pick = torch.as_tensor(rows, device=output.device)
             given = [_rows_of(part, pick, tokens) for part in args]
             named = {name: _rows_of(part, pick, tokens) for name, part in kwargs.items()}
             with _zeroed(module, cut):
                 part = module.forward(*given, **named)
-            _split(found, tokens)[:, pick] = _split(part, tokens, len(pick))
-        return found
+            _split(edited, tokens)[:, pick] = _split(part, tokens, len(pick))
+        return edited
 
     return module.register_forward_hook(hook, with_kwargs=True)
 

@@ -159,11 +159,11 @@ _FROM = "Take the paths from the live model: architecture.join(architecture, arc
 
 def _modules(modules: Mapping[str, torch.nn.Module], site: Site) -> list[torch.nn.Module]:
     """The live modules of a site; a block that is used at several depths comes once."""
-    found = {id(modules[path]): modules[path] for path in (site.module, *site.twins) if path in modules}
-    lacking = [module for module in found.values() if site.expert != PLAIN and not experts.holds(module, site)]
-    if not found or lacking:
+    live = {id(modules[path]): modules[path] for path in (site.module, *site.twins) if path in modules}
+    lacking = [module for module in live.values() if site.expert != PLAIN and not experts.holds(module, site)]
+    if not live or lacking:
         raise EditkitError(f"This model has no {site.module} as its config and tensor names describe it. {_FROM}")
-    return list(found.values())
+    return list(live.values())
 
 
 def _normalise(masks: Masks, architecture: Architecture) -> Knockout | Sequence[Knockout]:

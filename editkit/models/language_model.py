@@ -205,7 +205,7 @@ class LanguageModel:
         extra: dict[str, Any] = {"stop_strings": list(stop), "tokenizer": self.tokenizer} if stop else {}
         if prefix:
             extra["past_key_values"] = prefix.grown()
-        found = self.network.generate(
+        generated = self.network.generate(
             input_ids=ids,
             attention_mask=attention,
             max_new_tokens=max_new_tokens,
@@ -217,7 +217,7 @@ class LanguageModel:
             pad_token_id=pad,
             **extra,
         )
-        texts = self.tokenizer.batch_decode(found[:, width:], skip_special_tokens=True)
+        texts = self.tokenizer.batch_decode(generated[:, width:], skip_special_tokens=True)
         return [_cut(text, stop) for text in texts]
 
     def likelihoods(
@@ -253,9 +253,9 @@ class LanguageModel:
         real = torch.tensor([[t < len(continuation) for t in range(span)] for _, continuation in rows])
         targets = torch.tensor([(continuation + [pad] * span)[:span] for _, continuation in rows])
         real, targets = real.to(logits.device), targets.to(logits.device)
-        wanted = logits.gather(1, places[..., None].expand(-1, -1, logits.shape[-1])).float()
-        logprobs = wanted.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
-        return logprobs, wanted.argmax(-1) == targets, real
+        predicting = logits.gather(1, places[..., None].expand(-1, -1, logits.shape[-1])).float()
+        logprobs = predicting.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
+        return logprobs, predicting.argmax(-1) == targets, real
 
     def _logits(
         self, rows: Sequence[Encoded], first: int, pad: int, shared: int, prefix: Prefix | None

@@ -149,9 +149,9 @@ def _require_weights(source: Source, network: Any, loaded: Any) -> None:
             f"whatever it answers would be chance. {advice}"
         )
     if mismatched := sorted(loaded["mismatched_keys"]):
-        name, found, expected = mismatched[0]
+        name, shape, expected = mismatched[0]
         raise EditkitError(
-            f"{source.base.model}: {printable(name)} has the shape {tuple(found)}, but its config.json makes a {kind} "
+            f"{source.base.model}: {printable(name)} has the shape {tuple(shape)}, but its config.json makes a {kind} "
             f"that needs {tuple(expected)}. {advice}"
         )
 

@@ -42,7 +42,7 @@ def harmless(network: Any, tokenizer: Any) -> bool:
 
 def _spoken(network: Any, ids: torch.Tensor, real: torch.Tensor, pad: int) -> torch.Tensor:
     """The logits of the first row's next two tokens: the second one reads the cache."""
-    found = network.generate(
+    generated = network.generate(
         input_ids=ids,
         attention_mask=real,
         min_new_tokens=2,
@@ -53,4 +53,4 @@ def _spoken(network: Any, ids: torch.Tensor, real: torch.Tensor, pad: int) -> to
         output_logits=True,
         return_dict_in_generate=True,
     )
-    return torch.stack([logits[0] for logits in found.logits])
+    return torch.stack([logits[0] for logits in generated.logits])

@@ -132,12 +132,12 @@ def _gradients(
         with torch.enable_grad():
             logprobs, _, real = model.token_logprobs(rows)
             loss = -(logprobs * real).sum() / real.sum()
-            found = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True, materialize_grads=True)
+            gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True, materialize_grads=True)
     finally:
         for parameter in parameters.values():
             parameter.requires_grad_(False)
     losses.append(float(loss.detach()))
-    return dict(zip(parameters, found, strict=True))
+    return dict(zip(parameters, gradients, strict=True))
 
 
 def _batches(rows: int, training: Training, rng: np.random.Generator) -> Iterator[np.ndarray]:

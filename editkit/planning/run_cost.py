@@ -98,8 +98,8 @@ def plan(
         EditkitError: as the run itself would: an unknown recipe, task or model, weights that cannot be patched.
     """
     recipe = recipes.changed(name if isinstance(name, Recipe) else recipes.read(name), changes)
-    found = inspect(model, revision=revision)
-    chosen, heads = recipe.method if recipe.units == "heads" else "contrast", len(found.architecture.heads)
+    inspection = inspect(model, revision=revision)
+    chosen, heads = recipe.method if recipe.units == "heads" else "contrast", len(inspection.architecture.heads)
     folder = Path(".") if isinstance(name, Recipe) else Path(name).parent
     targets, retain, transfer = (
         [_tokens(find(spec, folder=folder, planning=True)) for spec in specs]
@@ -120,16 +120,16 @@ def plan(
     answered += sum(targets + retain + transfer) * 4 * recipe.examples.report
     return Plan(
         recipe=recipe.capability,
-        model=found.name,
+        model=inspection.name,
         method=chosen,
         heads=heads,
-        parameters=found.parameters,
+        parameters=inspection.parameters,
         evaluations=count,
         search_tokens=search,
         answer_tokens=int(answered),
-        memory=_memory(found),
-        disk=found.bytes + (16 << 20),
-        seconds=2.0 * found.parameters * (search + answered) / (_speed(found, dtype) * EFFICIENCY),
+        memory=_memory(inspection),
+        disk=inspection.bytes + (16 << 20),
+        seconds=2.0 * inspection.parameters * (search + answered) / (_speed(inspection, dtype) * EFFICIENCY),
     )
 
 
@@ -168,16 +168,16 @@ def _tokens(task: Task) -> float:
     return requests * (prompt + answer)
 
 
-def _memory(found: Inspection) -> int:
+def _memory(inspection: Inspection) -> int:
     """Weights, and a quarter on top for activations and the key/value cache; the libraries themselves take 0.6 GB."""
-    return int(found.bytes * 1.25) + (600 << 20)
+    return int(inspection.bytes * 1.25) + (600 << 20)
 
 
-def _speed(found: Inspection, dtype: str) -> float:
+def _speed(inspection: Inspection, dtype: str) -> float:
     """Floating point operations a second: the best of five small matrix products. Some processors have bfloat16's."""
     import torch
 
-    most = max(found.dtypes, key=lambda name: found.dtypes[name])
+    most = max(inspection.dtypes, key=lambda name: inspection.dtypes[name])
     own = {"BF16": "bfloat16", "F16": "float16"}.get(most, "float32")
     matrix = torch.ones((1024, 1024), dtype=getattr(torch, own if dtype == "auto" else dtype))
     best = float("inf")

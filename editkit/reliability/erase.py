@@ -35,9 +35,9 @@ def _erased(bench: Bench, sample: Sample, name: str, out: Sequence[Knockout]) ->
     """``out``: nothing, the located set, then the random ones."""
     task, asked = sample.task, sample.report
     few = asked[: bench.settings.draw_examples] if sample.role == "capability" else ()
-    with bench.ledger.stage(f"{task.name} without {name}", len(asked) * 2 + len(few) * (len(out) - 2)) as told:
-        whole = task_scores(told, task, asked, out[:2])
-        draws = [_mean(row) for row in task_scores(told, task, few, out[2:])] if few else []
+    with bench.ledger.stage(f"{task.name} without {name}", len(asked) * 2 + len(few) * (len(out) - 2)) as staged:
+        whole = task_scores(staged, task, asked, out[:2])
+        draws = [_mean(row) for row in task_scores(staged, task, few, out[2:])] if few else []
     likely = _likelihoods(bench, sample, out)
     drawn = [_mean(row[: len(few)]) for row in whole] if few else []
     return Erased(
@@ -63,8 +63,8 @@ def _likelihoods(bench: Bench, sample: Sample, out: Sequence[Knockout]) -> tuple
         anchors = likelihood_measure(bench.ledger, sample.task, sample.report).anchors
     except EditkitError:
         return ()
-    with bench.ledger.stage(f"Likelihoods of {sample.task.name}", len(anchors) * len(out)) as told:
-        measure = LikelihoodMeasure(told, sample.task, anchors, tuple(out))
+    with bench.ledger.stage(f"Likelihoods of {sample.task.name}", len(anchors) * len(out)) as staged:
+        measure = LikelihoodMeasure(staged, sample.task, anchors, tuple(out))
         return tuple(float(row.mean()) for row in measure(np.eye(len(out), dtype=bool)))
 
 

@@ -61,8 +61,8 @@ def locate(bench: Bench, samples: Sequence[Sample]) -> tuple[list[Located], dict
 
 def _halved(bench: Bench, sample: Sample) -> Located:
     name = sample.task.name
-    with bench.ledger.stage(f"Answers to {name}", len(sample.locate)) as told:
-        anchors = likelihood_measure(told, sample.task, sample.locate).anchors
+    with bench.ledger.stage(f"Answers to {name}", len(sample.locate)) as staged:
+        anchors = likelihood_measure(staged, sample.task, sample.locate).anchors
     groups = [[anchor for anchor in anchors if half(content(anchor.example)) == which] for which in (0, 1)]
     if min(map(len, groups)) < 2:
         raise EditkitError(
@@ -82,11 +82,11 @@ def _effect(bench: Bench, anchors: Sequence[Anchor], title: str) -> np.ndarray:
 
     def made() -> bytes:
         effects: list[np.ndarray] = []
-        with bench.ledger.stage(f"Attributions of {title}", len(parts) * len(rows)) as told:
-            for part in parts:
-                found = attributions(model, rows, part, steps=settings.steps, probability=True)
-                effects += [scores.mean(0) for scores in found]
-                told.advance(len(rows))
+        with bench.ledger.stage(f"Attributions of {title}", len(parts) * len(rows)) as staged:
+            for sites in parts:
+                scores_of_sites = attributions(model, rows, sites, steps=settings.steps, probability=True)
+                effects += [scores.mean(0) for scores in scores_of_sites]
+                staged.advance(len(rows))
         return np.concatenate(effects).astype("<f4").tobytes()
 
     basis = (settings.units, settings.path, settings.steps, rows)

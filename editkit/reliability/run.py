@@ -34,14 +34,14 @@ def reliability(ledger: Ledger, data: DataSets, folder: Path, *, seed: int = 0) 
     total = len(bench.layer)
     attributed, left_out = locate(bench, samples(data))
     located, asked = contrast(attributed, settings.contrast), [each.sample for each in attributed]
-    found = sets(located, cut)
-    taught = found[settings.train]
-    if not taught.any() and found["common"].any():
+    chosen = sets(located, cut)
+    taught = chosen[settings.train]
+    if not taught.any() and chosen["common"].any():
         notes.append("All common units are located by other data sets too; what is trained is the common set.")
-        taught = found["common"]
-    out = {"common": found["common"]}
-    if (found["specific"] != found["common"]).any():
-        out["specific"] = found["specific"]
+        taught = chosen["common"]
+    out = {"common": chosen["common"]}
+    if (chosen["specific"] != chosen["common"]).any():
+        out["specific"] = chosen["specific"]
     if settings.contrast:
         notes.append(
             "With contrast sets of other capabilities are nearly disjoint by construction: see the same one's."
@@ -58,7 +58,7 @@ def reliability(ledger: Ledger, data: DataSets, folder: Path, *, seed: int = 0) 
         left_out=left_out,
         pairs=tuple(pairs(located, bench.layer, cut)),
         agreement=tuple(agreement(located, bench.layer, cut)),
-        located={name: tuple(show(model.architecture.units(bench.knockout(units)))) for name, units in found.items()},
+        located={name: tuple(show(model.architecture.units(bench.knockout(units)))) for name, units in chosen.items()},
         erased=tuple(erased(bench, asked, out)),
         enhanced=tuple(enhanced(bench, asked, taught)) if taught.any() else (),
         notes=tuple(notes),

@@ -34,12 +34,12 @@ def samples(data: DataSets) -> list[Sample]:
     settings = data.plan.settings
     locate = {task.name: _spread(examples_of(task, "locate"))[: settings.locate] for task, _ in data.tasks}
     used = {content(example) for task in data.of("capability") for example in locate[task.name]}
-    found = []
+    drawn = []
     for task, role in data.tasks:
         report = _spread(examples_of(task, "report"), last=used)[: settings.report]
         fresh = sum(content(example) not in used for example in report)
-        found.append(Sample(task, role, tuple(locate[task.name]), tuple(report), fresh))
-    return found
+        drawn.append(Sample(task, role, tuple(locate[task.name]), tuple(report), fresh))
+    return drawn
 
 
 def content(example: Example) -> str:

@@ -41,7 +41,7 @@ class Choice:
 
 
 def choose(
-    ledger: Ledger, wanted: Capability, found: Localization, *, count: int | None = None, seed: int = 0
+    ledger: Ledger, capability: Capability, localization: Localization, *, count: int | None = None, seed: int = 0
 ) -> Choice:
     """Try the strongest 1, 2, 3, ... heads; or 1, 2, 4, ... where the search found none, to show what they do.
 
@@ -51,32 +51,34 @@ def choose(
     Raises:
         EditkitError: if ``count`` is more than there are to choose from.
     """
-    trial, rng = trial_of(wanted, split="choose", seed=seed), np.random.default_rng(seed)
-    ranked = [effect.unit for effect in found.order]
+    trial, rng = trial_of(capability, split="choose", seed=seed), np.random.default_rng(seed)
+    ranked = [effect.unit for effect in localization.order]
     if count is not None and count > len(ranked):
         raise EditkitError(
             f"{count} heads were asked for, but the search ranked {len(ranked)} (universal heads are set aside). "
             "Ask for fewer (--heads), or leave the number open."
         )
-    most = min(len(ranked), count or wanted.recipe.max_heads)
+    most = min(len(ranked), count or capability.recipe.max_heads)
     chosen, hoped = None, None
     with ledger.stage("Choosing heads") as ledger:
-        unedited = [trial.sheet(ledger, task) for task in wanted.targets]
-        retained = [trial.sheet(ledger, task) for task in wanted.retain]
+        unedited = [trial.sheet(ledger, task) for task in capability.targets]
+        retained = [trial.sheet(ledger, task) for task in capability.retain]
         curve = [_dose(0, unedited[0], retained, rng)]
-        for number in numbers(most, thorough=found.found):
+        for number in numbers(most, thorough=localization.found):
             if chosen is not None and number > chosen + 2 and number != count:
                 continue  # enough is known of the curve
             heads = ranked[:number]
-            sheets = [trial.sheet(ledger, task, heads) for task in wanted.targets]
+            sheets = [trial.sheet(ledger, task, heads) for task in capability.targets]
             shares = [kept(before, after, rng) for before, after in zip(unedited, sheets, strict=True)]
             share, at_worst = max(share for share, _ in shares), max(high for _, high in shares)
-            reached = share <= wanted.recipe.goal
-            others = [trial.sheet(ledger, task, heads) for task in wanted.retain] if reached or number == count else []
+            reached = share <= capability.recipe.goal
+            others = (
+                [trial.sheet(ledger, task, heads) for task in capability.retain] if reached or number == count else []
+            )
             curve.append(_dose(number, trial.least_lost(unedited, sheets)[1], others, rng))
             if chosen is None and reached:
                 met = judge(trial.rows([*unedited, *retained], [*sheets, *others]), trial.criteria).met
-                chosen = number if met and at_worst <= wanted.recipe.goal else None
+                chosen = number if met and at_worst <= capability.recipe.goal else None
                 hoped = hoped or (number if met else None)
     number = count or chosen or hoped or _least(curve)
     return Choice(frozenset(ranked[:number]), tuple(curve))

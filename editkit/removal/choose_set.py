@@ -31,6 +31,8 @@ BY_EFFECT, BY_CONTRAST, LOOKED_AT = 12, 8, 36
 """Candidates: the first by effect on the target, and as many by target drop minus mean damage among the first 36."""
 Group = tuple[Unit, ...]
 """Units that are out together or not at all: one candidate of the search."""
+MeasuresOf = Callable[[Sequence[Group]], tuple[Measured, Measured]]
+"""Groups -> what the target and what the retained tasks lose under masks over them."""
 SHARE = 0.5
 """The part of the damage budget that the search may use: likelihoods underrate what answers lose."""
 BLOCKS = (8, 8, 14, 15, 15, 30, 30, 60, 60)
@@ -39,24 +41,24 @@ TRIED = 6
 """Sets of the frontier that are tried with real answers."""
 
 
-def choose_set(ledger: Ledger, wanted: Capability, found: Localization, *, seed: int = 0) -> Choice:
+def choose_set(ledger: Ledger, capability: Capability, localization: Localization, *, seed: int = 0) -> Choice:
     """The strongest set of the frontier that meets the goal within the budget; else the one that takes most."""
-    frontier = search(ledger, wanted, found)
-    sets = [point for point in frontier if point.units] or [replace(frontier[0], units=found.top(1))]
-    return _tried(ledger, wanted, frontier, strongest(sets, wanted), seed)
+    frontier = search(ledger, capability, localization)
+    sets = [point for point in frontier if point.units] or [replace(frontier[0], units=localization.top(1))]
+    return _tried(ledger, capability, frontier, strongest(sets, capability), seed)
 
 
-def search(ledger: Ledger, wanted: Capability, found: Localization) -> tuple[FrontierPoint, ...]:
+def search(ledger: Ledger, capability: Capability, localization: Localization) -> tuple[FrontierPoint, ...]:
     """The frontier by likelihoods on ``locate``, the least damage first."""
-    recipe = wanted.recipe
-    with ledger.stage("Searching sets") as told:
+    recipe = capability.recipe
+    with ledger.stage("Searching sets") as staged:
         targets = {
-            task.name: likelihood_measure(told, task, examples_of(task, "locate", limit=recipe.universal_examples))
-            for task in wanted.targets
+            task.name: likelihood_measure(staged, task, examples_of(task, "locate", limit=recipe.universal_examples))
+            for task in capability.targets
         }
-        controls = control_measures(told, wanted.retain, recipe.universal_examples)
+        controls = control_measures(staged, capability.retain, recipe.universal_examples)
 
-        def asked(groups: Sequence[Sequence[Unit]]) -> tuple[Measured, Measured]:
+        def measures_of(groups: Sequence[Group]) -> tuple[Measured, Measured]:
             columns, every = tuple(map(ledger.model.architecture.knockout, groups)), np.arange(len(groups))
 
             def over(measures: Mapping[str, LikelihoodMeasure]) -> dict[str, LikelihoodMeasure]:
@@ -64,8 +66,8 @@ def search(ledger: Ledger, wanted: Capability, found: Localization) -> tuple[Fro
 
             return lost(over(targets), every, shares=True), lost(over(controls), every)
 
-        groups = [*_heads(found, asked), *_blocks(found)]
-        drops, damages = asked(groups)
+        groups = [*_heads(localization, measures_of), *_blocks(localization)]
+        drops, damages = measures_of(groups)
         budget = Budget(SHARE * recipe.damage.each, SHARE * recipe.damage.mean, recipe.max_heads)
         searched = ordered_search if recipe.units == "neurons" else set_search
         points = searched(drops, damages, len(groups), budget).points
@@ -81,21 +83,21 @@ def search(ledger: Ledger, wanted: Capability, found: Localization) -> tuple[Fro
     return tuple(shown(point) for point in points)
 
 
-def _heads(found: Localization, asked: Callable[[Sequence[Sequence[Unit]]], tuple[Measured, Measured]]) -> list[Group]:
+def _heads(localization: Localization, measures_of: MeasuresOf) -> list[Group]:
     """Every candidate among the heads, a group of its own."""
-    heads = [effect.unit for effect in found.order if isinstance(effect.unit, Head)]
+    heads = [effect.unit for effect in localization.order if isinstance(effect.unit, Head)]
     ranked: list[Group] = [(head,) for head in heads[:LOOKED_AT]]
     if not ranked:
         return []
-    drops, damages = asked(ranked)
+    drops, damages = measures_of(ranked)
     alone = np.eye(len(ranked), dtype=bool)
     contrast = drops(alone).min(axis=1) - np.maximum(damages(alone), 0).mean(axis=1)
     return [ranked[at] for at in candidates(len(ranked), contrast)]
 
 
-def _blocks(found: Localization) -> list[Group]:
+def _blocks(localization: Localization) -> list[Group]:
     """The neurons in order of contrast, in blocks: a set is made of blocks, mostly the first."""
-    neurons = [effect.unit for effect in found.order if isinstance(effect.unit, Neuron)]
+    neurons = [effect.unit for effect in localization.order if isinstance(effect.unit, Neuron)]
     edges = np.cumsum([0, *BLOCKS])
     return [tuple(neurons[start:end]) for start, end in pairwise(edges.tolist()) if start < len(neurons)]
 
@@ -125,9 +127,9 @@ def lost(measures: Mapping[str, Measure], columns: np.ndarray, *, shares: bool =
     return measured
 
 
-def strongest(points: Sequence[FrontierPoint], wanted: Capability) -> list[FrontierPoint]:
+def strongest(points: Sequence[FrontierPoint], capability: Capability) -> list[FrontierPoint]:
     """The points to try: within the search's share of the budget strongest first, then those beyond, cheapest first."""
-    damage = wanted.recipe.damage
+    damage = capability.recipe.damage
     within = [point for point in points if point.worst <= SHARE * damage.each and point.mean <= SHARE * damage.mean]
     beyond = [point for point in points if point not in within]
     return [*sorted(within, key=lambda point: point.left), *beyond][:TRIED]
@@ -135,7 +137,7 @@ def strongest(points: Sequence[FrontierPoint], wanted: Capability) -> list[Front
 
 def _tried(
     ledger: Ledger,
-    wanted: Capability,
+    capability: Capability,
     frontier: Sequence[FrontierPoint],
     sets: Sequence[FrontierPoint],
     seed: int,
@@ -146,17 +148,17 @@ def _tried(
 
     No dose curve: it shows the strongest heads one after another, and these sets are none of that.
     """
-    trial, rng = trial_of(wanted, split="choose", seed=seed), np.random.default_rng(seed)
+    trial, rng = trial_of(capability, split="choose", seed=seed), np.random.default_rng(seed)
     best, least, answered = sets[0], (len(RANKS), 1.0, 1.0), dict[frozenset, FrontierPoint]()
-    with ledger.stage("Choosing a set") as told:
-        before = [trial.sheet(told, task) for task in trial.tasks]
+    with ledger.stage("Choosing a set") as staged:
+        before = [trial.sheet(staged, task) for task in trial.tasks]
         for point in sets:
-            after = [trial.sheet(told, task, point.units) for task in trial.tasks]
+            after = [trial.sheet(staged, task, point.units) for task in trial.tasks]
             answered[frozenset(point.units)] = replace(point, answers=_answers(before, after))
             status = judge(trial.rows(before, after), trial.criteria).status
-            pairs = list(zip(before, after, strict=True))[: len(wanted.targets)]
+            pairs = list(zip(before, after, strict=True))[: len(capability.targets)]
             losses = [first.mean - second.mean for first, second in zip(before, after, strict=True)][len(pairs) :]
-            beyond = round(max(0.0, max(losses) - wanted.recipe.damage.each), 2)
+            beyond = round(max(0.0, max(losses) - capability.recipe.damage.each), 2)
             rank = RANKS[status], beyond, max(kept(*pair, rng)[0] for pair in pairs)
             if rank < least:
                 best, least = point, rank

@@ -42,7 +42,7 @@ SHOWN = 3
 """Answers per control task that show how the model fails without a universal head."""
 
 
-def localize(ledger: Ledger, wanted: Capability, *, method: str | None = None, seed: int = 0) -> Localization:
+def localize(ledger: Ledger, capability: Capability, *, method: str | None = None, seed: int = 0) -> Localization:
     """Rank the heads by what their knockout costs the target, universal heads set aside first.
 
     Only the ``locate`` split is looked at. Deterministic in ``seed``; what the store holds is not measured again.
@@ -53,15 +53,15 @@ def localize(ledger: Ledger, wanted: Capability, *, method: str | None = None, s
     Raises:
         EditkitError: the unedited model does not show the capability.
     """
-    recipe, name = wanted.recipe, method or wanted.recipe.method
+    recipe, name = capability.recipe, method or capability.recipe.method
     if name not in LOCALIZERS:
         raise EditkitError(f"There is no method {name!r}. Known: {', '.join(LOCALIZERS)}.")
-    with ledger.stage("Baseline answers") as told:
-        searches = [_search(told, task, recipe) for task in wanted.targets]
-        controls = control_measures(told, wanted.retain, recipe.universal_examples)
-        plain = _plain_controls(told, controls, wanted.retain, recipe.universal_examples)
+    with ledger.stage("Baseline answers") as staged:
+        searches = [_search(staged, task, recipe) for task in capability.targets]
+        controls = control_measures(staged, capability.retain, recipe.universal_examples)
+        plain = _plain_controls(staged, controls, capability.retain, recipe.universal_examples)
     first = searches[0]
-    general = universal_heads(ledger, controls | plain, [*wanted.retain, PROSE], per=first.examples, seed=seed)
+    general = universal_heads(ledger, controls | plain, [*capability.retain, PROSE], per=first.examples, seed=seed)
     columns = np.setdiff1d(np.arange(first.units), general.columns)
 
     def localizer(search: SearchMeasure) -> Localizer:
@@ -71,14 +71,14 @@ def localize(ledger: Ledger, wanted: Capability, *, method: str | None = None, s
         left = usual_budget(search.units) - general.evaluations - AFTERWARDS - asked_as_text * FORMAT_COST
         return partial(auto, prior=gate_prior(_likelihoods(search, recipe)), budget=left)
 
-    with ledger.stage("Finding heads") as told:
+    with ledger.stage("Finding heads") as staged:
         rankings = {
-            search.task.name: localizer(search)(replace(search, ledger=told), columns, np.random.default_rng(seed))
+            search.task.name: localizer(search)(replace(search, ledger=staged), columns, np.random.default_rng(seed))
             for search in searches
         }
     ranking = common(rankings)
-    with ledger.stage("What else they do") as told:
-        beside = _beside(ranking, general, controls, replace(first, ledger=told), seed)
+    with ledger.stage("What else they do") as staged:
+        beside = _beside(ranking, general, controls, replace(first, ledger=staged), seed)
     heads, diagnostics = ledger.model.architecture.heads, dict(ranking.diagnostics)
     if "coefficients" in diagnostics:
         diagnostics["coefficients"] = {str(heads[place]): part for place, part in diagnostics["coefficients"].items()}
@@ -172,8 +172,8 @@ def universal_heads(
     kinds = {task.name: task.format for task in tasks if task.name in controls}
     if not controls:
         raise EditkitError("The unedited model shows none of the retained tasks, so damage cannot be measured.")
-    with ledger.stage("Universal heads") as told:
-        measures = {name: replace(measure, ledger=told) for name, measure in controls.items()}
+    with ledger.stage("Universal heads") as staged:
+        measures = {name: replace(measure, ledger=staged) for name, measure in controls.items()}
         units = next(iter(measures.values())).units
         return universal(
             measures,
@@ -191,8 +191,8 @@ def _failures(controls: Mapping[str, LikelihoodMeasure], columns: Sequence[int])
     first = next(iter(controls.values()))
     masks = np.zeros((len(columns), first.units), dtype=bool)
     masks[np.arange(len(columns)), columns] = True
-    asked = [(each.task, [anchor.example for anchor in each.anchors[:SHOWN]]) for each in controls.values()]
-    return failing(first.ledger, asked, masks)
+    tasks = [(measure.task, [anchor.example for anchor in measure.anchors[:SHOWN]]) for measure in controls.values()]
+    return failing(first.ledger, tasks, masks)
 
 
 @dataclass(frozen=True)

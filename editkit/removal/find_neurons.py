@@ -1,8 +1,8 @@
 """Find the neurons a capability depends on and nothing else does: attribution of every one, exact knockouts of a few.
 
-    found = localize_neurons(ledger, wanted)
-    found.order[:2]                          (Effect(L22N517, -.041, ...), Effect(L27N1180, -.036, ...))
-    found.diagnostics["related"]             {"next-number": {"lost": .52, "shared": .41}}
+    neurons = localize_neurons(ledger, capability)
+    neurons.order[:2]                        (Effect(L22N517, -.041, ...), Effect(L27N1180, -.036, ...))
+    neurons.diagnostics["related"]           {"next-number": {"lost": .52, "shared": .41}}
 
 One backward pass an example attributes a task's right answers to all neurons at once (``measuring.attribution``); the
 order is by contrast (``localizers.contrast``). A retained task that loses much where it is left out of the contrast is
@@ -44,57 +44,59 @@ RELATED = 1 / 3
 """A retained task is related if it loses this share of its score with the target's neurons."""
 
 
-def localize_neurons(ledger: Ledger, wanted: Capability, *, seed: int = 0) -> Localization:
+def localize_neurons(ledger: Ledger, capability: Capability, *, seed: int = 0) -> Localization:
     """Order the neurons by contrast. Only the ``locate`` split is looked at. Deterministic in ``seed``.
 
     Raises:
         EditkitError: no neuron of the model can be reached, or the unedited model does not show the capability.
     """
-    architecture, recipe = ledger.model.architecture, wanted.recipe
+    architecture, recipe = ledger.model.architecture, capability.recipe
     if not any(site.expert == PLAIN for site in architecture.neuron_sites):
         why = "; ".join(part.reason for part in architecture.unreachable_neurons) or "routed experts have no gates"
         raise EditkitError(f"No neuron of this {architecture.model_type} can be searched: {why}. Use --units heads.")
-    with ledger.stage("Baseline answers") as told:
+    with ledger.stage("Baseline answers") as staged:
         most = max(ATTRIBUTED, recipe.examples.locate)
         targets = {
-            task.name: likelihood_measure(told, task, examples_of(task, "locate", limit=most))
-            for task in wanted.targets
+            task.name: likelihood_measure(staged, task, examples_of(task, "locate", limit=most))
+            for task in capability.targets
         }
-        controls = control_measures(told, wanted.retain, max(ATTRIBUTED, recipe.universal_examples))
+        controls = control_measures(staged, capability.retain, max(ATTRIBUTED, recipe.universal_examples))
     both = targets | controls
-    with ledger.stage("Attributing answers to neurons", sum(measure.examples for measure in both.values())) as told:
-        means = {name: _attributed(told, measure) for name, measure in both.items()}
+    with ledger.stage("Attributing answers to neurons", sum(measure.examples for measure in both.values())) as staged:
+        means = {name: _attributed(staged, measure) for name, measure in both.items()}
     given, needed = ({name: means[name] for name in part} for part in (targets, controls))
     order = np.argsort(-contrast(given, needed), kind="stable")
     places = _places(ledger, order[:LISTED])
-    with ledger.stage("Finding neurons") as told:
-        at_once = tuple(_lost(told, measure, [Knockout.of(places[:TOGETHER])]) for measure in targets.values())
-        found = all(weigh(lost, 1, np.random.default_rng(seed)).needed[0] for lost in at_once)
+    with ledger.stage("Finding neurons") as staged:
+        at_once = tuple(_lost(staged, measure, [Knockout.of(places[:TOGETHER])]) for measure in targets.values())
+        is_certain = all(weigh(lost, 1, np.random.default_rng(seed)).needed[0] for lost in at_once)
         first = next(iter(targets.values()))
-        first = replace(first, ledger=told, anchors=first.anchors[:ASKED])
+        first = replace(first, ledger=staged, anchors=first.anchors[:ASKED])
         alone = weigh(
-            _lost(told, first, [Knockout.of(place[None]) for place in places[:ALONE]]),
+            _lost(staged, first, [Knockout.of(place[None]) for place in places[:ALONE]]),
             len(order),
             np.random.default_rng(seed),
         )
-        related = _related(told, given, needed, controls)
+        related = _related(staged, given, needed, controls)
     if related:
-        warnings.warn(_told(related, wanted), stacklevel=2)
+        warnings.warn(_warning(related, capability), stacklevel=2)
     units = _units(ledger, places)
-    known = [
+    measured = [
         Effect(unit, *row[:4], selectivity=float("nan"), stability=row[4])
         for unit, row in zip(units, alone.rows(), strict=False)
     ]
-    unknown = float("nan")
     return Localization(
         method="contrast",
         seed=seed,
         evaluations=BACKWARD * sum(measure.examples for measure in both.values()) / first.examples
         + ALONE
         + len(targets),
-        order=(*known, *(Effect(unit, unknown, unknown, unknown, unknown, unknown) for unit in units[len(known) :])),
+        order=(
+            *measured,
+            *(Effect(unit, *(float("nan"),) * 5) for unit in units[len(measured) :]),
+        ),
         universal=(),
-        found=found,
+        found=is_certain,
         diagnostics={
             "examples": first.examples,
             "scores": "likelihood",
@@ -159,9 +161,9 @@ def _related(
     return related
 
 
-def _told(related: Mapping[str, float], wanted: Capability) -> str:
+def _warning(related: Mapping[str, float], capability: Capability) -> str:
     names = ", ".join(f"{name} (loses {share:.0%})" for name, share in related.items())
     return (
-        f"These retained tasks share the neurons of {wanted.recipe.capability!r}: {names}. It may be one "
+        f"These retained tasks share the neurons of {capability.recipe.capability!r}: {names}. It may be one "
         "capability: add them to target, or accept their loss (--also TASK, or also in the recipe)."
     )

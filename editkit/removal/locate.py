@@ -1,6 +1,6 @@
 """Find the units a capability depends on, of the kinds that the recipe allows.
 
-found = locate(ledger, wanted, seed=0)      # heads by knockouts, neurons by contrast, or both: heads come first
+locate(ledger, capability, seed=0)      # heads by knockouts, neurons by contrast, or both: heads come first
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from editkit.removal.find_heads import localize
 from editkit.removal.find_neurons import localize_neurons
 
 
-def locate(ledger: Ledger, wanted: Capability, *, method: str | None = None, seed: int = 0) -> Localization:
+def locate(ledger: Ledger, capability: Capability, *, method: str | None = None, seed: int = 0) -> Localization:
     """Only the ``locate`` split is looked at. Deterministic in ``seed``; what the store holds is not measured again.
 
     Args:
@@ -23,12 +23,12 @@ def locate(ledger: Ledger, wanted: Capability, *, method: str | None = None, see
     Raises:
         EditkitError: the unedited model does not show the capability.
     """
-    if wanted.recipe.units == "neurons":
-        return localize_neurons(ledger, wanted, seed=seed)
-    heads = localize(ledger, wanted, method=method, seed=seed)
-    if wanted.recipe.units == "heads":
+    if capability.recipe.units == "neurons":
+        return localize_neurons(ledger, capability, seed=seed)
+    heads = localize(ledger, capability, method=method, seed=seed)
+    if capability.recipe.units == "heads":
         return heads
-    neurons = localize_neurons(ledger, wanted, seed=seed)
+    neurons = localize_neurons(ledger, capability, seed=seed)
     return replace(
         heads,
         method=f"{heads.method}, {neurons.method}",

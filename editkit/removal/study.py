@@ -156,7 +156,7 @@ def run(
     locate: Locate,
     assess: Assess,
     basis: Callable[[Cell], str] = lambda cell: "",
-    told: Callable[[Cell, int, int], None] = lambda cell, place, total: None,
+    announce: Callable[[Cell, int, int], None] = lambda cell, number, total: None,
 ) -> Iterator[Result]:
     """Measure every cell that ``work`` does not hold yet; yield all results in order.
 
@@ -165,11 +165,11 @@ def run(
 
     Args:
         basis: ``Cell.basis``; a cell whose basis has changed is measured again.
-        told: called before each cell with its place and the number of cells.
+        announce: called before each cell with its number and the number of cells.
     """
     grid = [replace(cell, basis=basis(cell)) for cell in cells(study)]
-    for place, cell in enumerate(grid, 1):
-        told(cell, place, len(grid))
+    for number, cell in enumerate(grid, 1):
+        announce(cell, number, len(grid))
         path = work / "cells" / f"{cell.key}.json"
         if path.is_file():
             yield _read(path, cell)

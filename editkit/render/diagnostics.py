@@ -63,37 +63,37 @@ LISTED = 12
 
 
 def facts(diagnostics: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    told = joint(diagnostics)
-    rest = {name: value for name, value in diagnostics.items() if not (told and name == "together")}
-    lines = [(_named(name), shown) for name, shown in _lines("", rest | told, depth=0)]
+    sentences = joint(diagnostics)
+    rest = {name: value for name, value in diagnostics.items() if not (sentences and name == "together")}
+    lines = [(_named(name), shown) for name, shown in _lines("", rest | sentences, depth=0)]
     more = len(lines) - SHOWN
     return tuple(lines[:SHOWN]) + ((("…", f"{more} more in localization.json"),) if more > 0 else ())
 
 
 def joint(diagnostics: Mapping[str, Any]) -> dict[str, str]:
     """Name and sentence, for the terminal; empty where the set was not measured."""
-    found = diagnostics.get("together")
-    if not isinstance(found, Mapping):
+    together = diagnostics.get("together")
+    if not isinstance(together, Mapping):
         return {}
-    random, units = found["random sets"], found["units"]
+    random, units = together["random sets"], together["units"]
     number = "the head" if len(units) == 1 else f"all {len(units)}"
     said = {
-        "together": f"{points(-found['drop'])} points without {number}; on {random['examples']} examples "
-        f"{points(-random['found drop'])}, and {points(-random['largest drop'])} at most without any of "
+        "together": f"{points(-together['drop'])} points without {number}; on {random['examples']} examples "
+        f"{points(-random['together drop'])}, and {points(-random['largest drop'])} at most without any of "
         f"{random['sets']} random sets from the same layers (p = {probability(random['p'])})"
     }
-    if clusters := found["in one KV group"]:
+    if clusters := together["in one KV group"]:
         said["one KV group"] = clean("; ".join(", ".join(cluster) for cluster in clusters), limit=400)
     return said
 
 
 def _lines(prefix: str, value: Any, *, depth: int) -> list[tuple[str, str]]:
     if isinstance(value, Mapping) and depth < 4:
-        found = []
+        lines = []
         for name, part in value.items():
             shown = str(name).replace("_", " ")
-            found += _lines(f"{prefix}: {shown}" if prefix else shown, part, depth=depth + 1)
-        return found
+            lines += _lines(f"{prefix}: {shown}" if prefix else shown, part, depth=depth + 1)
+        return lines
     return [] if value is None or (isinstance(value, Sequence) and not value) else [(prefix, _shown(value))]
 
 

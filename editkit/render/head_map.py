@@ -82,22 +82,22 @@ def head_map(edit: Edit, localization: Localization, provenance: Provenance) -> 
     universal, ours = frozenset(localization.universal), fate(provenance)
 
     def cell(head: Head, shape: LayerShape) -> Cell:
-        rank, found = ranked.get(head, (None, None))
-        found = found or Effect(head, math.nan, math.nan, math.nan, math.nan, math.nan)
+        rank, measured = ranked.get(head, (None, None))
+        measured = measured or Effect(head, math.nan, math.nan, math.nan, math.nan, math.nan)
         role: Role = ours if head in edit.heads else "universal" if head in universal else ""
         group = head.index * shape.groups // shape.heads if shape.groups else None
         return Cell(
             head,
-            math.nan if found.given else found.effect,
-            found.low,
-            found.high,
-            found.p,
-            found.selectivity,
+            math.nan if measured.given else measured.effect,
+            measured.low,
+            measured.high,
+            measured.p,
+            measured.selectivity,
             role,
-            is_certain(found),
+            is_certain(measured),
             rank,
             group,
-            tuple(map(str, found.given)),
+            tuple(map(str, measured.given)),
         )
 
     shapes = [shape for shape in provenance.shape if shape.heads] or _shape_of_evidence(edit, localization)
@@ -114,8 +114,8 @@ def ranks_heads(outcome: Outcome) -> bool:
 
 def scale(layers: tuple[MapLayer, ...]) -> float:
     """The largest absolute effect that is known: full colour. At least one point, so that noise stays pale."""
-    known = [abs(cell.effect) for layer in layers for cell in layer.cells if not math.isnan(cell.effect)]
-    return max([0.01, *known])
+    sizes = [abs(cell.effect) for layer in layers for cell in layer.cells if not math.isnan(cell.effect)]
+    return max([0.01, *sizes])
 
 
 def is_certain(effect: Effect) -> bool:
@@ -143,13 +143,13 @@ def _draw(figure: Figure, theme: Theme, layers: tuple[MapLayer, ...], fate: Fate
     axis = figure.subplots()
     top = scale(layers) * 100
     shade = _shade(theme, top)
-    cells = [(column, place, cell) for place, layer in enumerate(layers) for column, cell in enumerate(layer.cells)]
+    cells = [(column, row, cell) for row, layer in enumerate(layers) for column, cell in enumerate(layer.cells)]
     _squares(axis, [(x, y, 0.46) for x, y, _ in cells], facecolor=theme.paper, edgecolor=theme.line, linewidth=0.5)
-    known = [(x, y, cell) for x, y, cell in cells if not math.isnan(cell.effect)]
+    measured = [(x, y, cell) for x, y, cell in cells if not math.isnan(cell.effect)]
     _squares(
         axis,
-        [(x, y, 0.46 if cell.certain else 0.22) for x, y, cell in known],
-        facecolor=shade.to_rgba(np.array([cell.effect * 100 for _, _, cell in known])),
+        [(x, y, 0.46 if cell.certain else 0.22) for x, y, cell in measured],
+        facecolor=shade.to_rgba(np.array([cell.effect * 100 for _, _, cell in measured])),
         linewidth=0,
     )
     ringed = [(x, y, 0.46) for x, y, cell in cells if cell.role == fate]

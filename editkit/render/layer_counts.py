@@ -36,9 +36,9 @@ def _draw(figure: Figure, theme: figures.Theme, outcome: Outcome) -> None:
     from matplotlib.ticker import MaxNLocator
 
     figure.set_size_inches(8.4, 2.4)
-    axis, known = figure.subplots(), counts(outcome)
-    axis.bar(list(known), list(known.values()), width=0.82, color=theme.accent)
-    axis.set_xlim(min(known) - 0.7, max(known) + 0.7)
+    axis, of_layer = figure.subplots(), counts(outcome)
+    axis.bar(list(of_layer), list(of_layer.values()), width=0.82, color=theme.accent)
+    axis.set_xlim(min(of_layer) - 0.7, max(of_layer) + 0.7)
     axis.xaxis.set_major_locator(MaxNLocator(20, integer=True))
     axis.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axis.set_xlabel("layer", color=theme.soft)

@@ -1,8 +1,8 @@
 """A reliability run as tables, as a Markdown page and as a figure.
 
-tables(found)[1] -> Grid("Agreement ...", ("halves of", "#pairs", ...), (("same data set, other content", "3", ...),))
-page(found)      -> "# Reliability: capitals\n..."
-png(found)       -> PNG bytes
+tables(run)[1] -> Grid("Agreement ...", ("halves of", "#pairs", ...), (("same data set, other content", "3", ...),))
+page(run)      -> "# Reliability: capitals\n..."
+png(run)       -> PNG bytes
 """
 
 from __future__ import annotations
@@ -36,40 +36,40 @@ class Grid:
     note: str = ""
 
 
-def tables(found: Reliability) -> list[Grid]:
+def tables(run: Reliability) -> list[Grid]:
     """Every table that has rows."""
-    every = [_data(found), _agreement(found), _cuts(found), _erased(found), _enhanced(found)]
+    every = [_data(run), _agreement(run), _cuts(run), _erased(run), _enhanced(run)]
     return [grid for grid in every if grid.rows]
 
 
-def page(found: Reliability) -> str:
+def page(run: Reliability) -> str:
     """The whole run as Markdown."""
-    sets = ", ".join(f"{len(units)} {name}" for name, units in found.located.items())
-    settings = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in found.settings.items())
+    sets = ", ".join(f"{len(units)} {name}" for name, units in run.located.items())
+    settings = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in run.settings.items())
     parts = [
-        f"# Reliability: {prose(found.capability)}",
-        f"Model {code(found.model)}, {found.total:,} {found.units}; located by {found.chosen}: {sets}.",
-        _separation(found),
+        f"# Reliability: {prose(run.capability)}",
+        f"Model {code(run.model)}, {run.total:,} {run.units}; located by {run.chosen}: {sets}.",
+        _separation(run),
         *(
             part
-            for grid in tables(found)
+            for grid in tables(run)
             for part in (f"## {prose(grid.title)}", _markdown(grid), prose(grid.note))
             if part
         ),
-        *map(prose, found.notes),
-        *(prose(f"Left out: {name}. {reason}") for name, reason in found.left_out.items()),
-        f"Published: overlap {found.published['overlap']} %, IoU {found.published['iou']} %. "
-        + prose(str(found.published["note"])),
-        f"Settings: {prose(settings)}, seed {found.seed}.",
+        *map(prose, run.notes),
+        *(prose(f"Left out: {name}. {reason}") for name, reason in run.left_out.items()),
+        f"Published: overlap {run.published['overlap']} %, IoU {run.published['iou']} %. "
+        + prose(str(run.published["note"])),
+        f"Settings: {prose(settings)}, seed {run.seed}.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _separation(found: Reliability) -> str:
-    if found.separation is None:
+def _separation(run: Reliability) -> str:
+    if run.separation is None:
         return ""
     return (
-        f"A pair of halves of the capability has the larger IoU than a pair with another one in {found.separation:.0%}."
+        f"A pair of halves of the capability has the larger IoU than a pair with another one in {run.separation:.0%}."
     )
 
 
@@ -80,10 +80,10 @@ def _markdown(grid: Grid) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in [head, rule, *rows])
 
 
-def _data(found: Reliability) -> Grid:
+def _data(run: Reliability) -> Grid:
     rows = tuple(
-        (clean(each.task), each.role, *map(str, (each.examples, each.right, each.located, each.reported, each.fresh)))
-        for each in found.data
+        (clean(data.task), data.role, *map(str, (data.examples, data.right, data.located, data.reported, data.fresh)))
+        for data in run.data
     )
     note = (
         "Only examples that the model gets right locate. Content: about the same things, another capability. Fresh: "
@@ -93,11 +93,16 @@ def _data(found: Reliability) -> Grid:
     return Grid("Data sets", head, rows, note)
 
 
-def _agreement(found: Reliability) -> Grid:
+def _agreement(run: Reliability) -> Grid:
     rows = tuple(
-        (RELATIONS[each.relation], str(each.pairs), f"{each.size:.1f}", *(_against(each, name) for name in MEASURES))
-        for each in found.agreement
-        if each.chosen == found.chosen
+        (
+            RELATIONS[agreement.relation],
+            str(agreement.pairs),
+            f"{agreement.size:.1f}",
+            *(_against(agreement, name) for name in MEASURES),
+        )
+        for agreement in run.agreement
+        if agreement.chosen == run.chosen
     )
     note = (
         "Halves of a data set share no content. Means over pairs, in percent; in brackets what random sets of the same "
@@ -108,18 +113,18 @@ def _agreement(found: Reliability) -> Grid:
     )
 
 
-def _against(each: Agreement, name: str) -> str:
-    if name not in each.values:
+def _against(agreement: Agreement, name: str) -> str:
+    if name not in agreement.values:
         return ""
-    return f"{wording.percent(each.values[name])} ({wording.percent(each.expected[name])})"
+    return f"{wording.percent(agreement.values[name])} ({wording.percent(agreement.expected[name])})"
 
 
-def _cuts(found: Reliability) -> Grid:
-    relations = [name for name in RELATIONS if any(each.relation == name for each in found.agreement)]
-    by = {(each.chosen, each.relation): each for each in found.agreement}
+def _cuts(run: Reliability) -> Grid:
+    relations = [name for name in RELATIONS if any(agreement.relation == name for agreement in run.agreement)]
+    by = {(agreement.chosen, agreement.relation): agreement for agreement in run.agreement}
     rows = tuple(
         (cut, f"{mean(by[cut, name].size for name in relations):.1f}", *(_iou(by[cut, name]) for name in relations))
-        for cut in dict.fromkeys(each.chosen for each in found.agreement)
+        for cut in dict.fromkeys(agreement.chosen for agreement in run.agreement)
     )
     note = "IoU by how sets are chosen: standard deviations above the mean, or a number of units."
     return Grid(
@@ -127,25 +132,25 @@ def _cuts(found: Reliability) -> Grid:
     )
 
 
-def _iou(each: Agreement) -> str:
-    empty = f", {each.empty} empty" if each.empty else ""
-    return f"{wording.percent(each.values['iou'])}{empty}" if each.values else "empty"
+def _iou(agreement: Agreement) -> str:
+    empty = f", {agreement.empty} empty" if agreement.empty else ""
+    return f"{wording.percent(agreement.values['iou'])}{empty}" if agreement.values else "empty"
 
 
-def _erased(found: Reliability) -> Grid:
-    def row(each: Erased) -> tuple[str, ...]:
-        likely, score = ("", "", ""), each.few_score[0] if each.few_score else 0.0
-        if each.likelihood:
-            likely = _change(each.likelihood, each.likelihood[0], each.random_likelihood, each.p_likelihood)
-        answers = _change(each.score, score, each.random_score, each.p_score)
-        return each.located, clean(each.task), each.role, *likely, *answers, wording.percent(each.collapse)
+def _erased(run: Reliability) -> Grid:
+    def row(erased: Erased) -> tuple[str, ...]:
+        likely, score = ("", "", ""), erased.few_score[0] if erased.few_score else 0.0
+        if erased.likelihood:
+            likely = _change(erased.likelihood, erased.likelihood[0], erased.random_likelihood, erased.p_likelihood)
+        answers = _change(erased.score, score, erased.random_score, erased.p_score)
+        return erased.located, clean(erased.task), erased.role, *likely, *answers, wording.percent(erased.collapse)
 
     head = ("erased", "data set", "role", "#likelihood", "#random", "#p", "#score", "#random", "#p", "#collapse")
     note = (
         "Before → after, in percent. Likelihood: of the model's own right answers. Random: change in points by "
         "sets of as many units in the same layers, mean and worst. p: the rank of the located set's drop among them."
     )
-    return Grid("Erasing", head, tuple(map(row, found.erased)), note)
+    return Grid("Erasing", head, tuple(map(row, run.erased)), note)
 
 
 def _change(both: Sequence[float], start: float, random: Sequence[float], p: float | None) -> tuple[str, str, str]:
@@ -155,13 +160,13 @@ def _change(both: Sequence[float], start: float, random: Sequence[float], p: flo
     return f"{before} → {after}", draws, wording.probability(p) if random else ""
 
 
-def _enhanced(found: Reliability) -> Grid:
+def _enhanced(run: Reliability) -> Grid:
     rows = []
-    for school in dict.fromkeys(each.trained_on for each in found.enhanced if each.trained_on):
+    for school in dict.fromkeys(exam.trained_on for exam in run.enhanced if exam.trained_on):
         for arm in ARMS:
-            some = [each for each in found.enhanced if each.arm == arm and each.trained_on in ("", school)]
-            numbers = f"{some[0].numbers:,}" if some else ""
-            cells = [cell for where in WHERE for cell in _exam(found, some, school, where)]
+            exams = [exam for exam in run.enhanced if exam.arm == arm and exam.trained_on in ("", school)]
+            numbers = f"{exams[0].numbers:,}" if exams else ""
+            cells = [cell for where in WHERE for cell in _exam(run, exams, school, where)]
             rows.append((clean(school), arm, numbers, *cells))
     head = ("trained on", "what", "#numbers", *(f"#{where}: {what}" for where in WHERE for what in ("nats", "score")))
     note = (
@@ -171,22 +176,22 @@ def _enhanced(found: Reliability) -> Grid:
     return Grid("Enhancing", head, tuple(rows), note)
 
 
-def _exam(found: Reliability, some: Sequence[Enhanced], school: str, where: str) -> tuple[str, str]:
-    here = [each for each in some if place(each, school) == where]
-    seeds = dict.fromkeys(each.seed for each in here)
+def _exam(run: Reliability, exams: Sequence[Enhanced], school: str, where: str) -> tuple[str, str]:
+    here = [exam for exam in exams if standing(exam, school) == where]
+    seeds = dict.fromkeys(exam.seed for exam in here)
     nats, scores = [], []
     for seed in seeds:
-        known = [each for each in here if each.seed == seed]
-        nats += [mean(each.nats for each in known if each.nats is not None)] if any(e.nats for e in known) else []
-        scores.append(100 * mean(each.score for each in known))
+        of_seed = [exam for exam in here if exam.seed == seed]
+        nats += [mean(exam.nats for exam in of_seed if exam.nats is not None)] if any(e.nats for e in of_seed) else []
+        scores.append(100 * mean(exam.score for exam in of_seed))
     return _spread(nats, 3), _spread(scores, 1)
 
 
-def place(each: Enhanced, school: str) -> str:
+def standing(exam: Enhanced, school: str) -> str:
     """Where a data set stands, seen from the one that was trained on: one of ``WHERE``."""
-    if each.role == "capability":
-        return WHERE[0] if each.task == school else WHERE[1]
-    return WHERE[2] if each.role == "content" else WHERE[3]
+    if exam.role == "capability":
+        return WHERE[0] if exam.task == school else WHERE[1]
+    return WHERE[2] if exam.role == "content" else WHERE[3]
 
 
 def _spread(values: Iterable[float], digits: int) -> str:
@@ -197,22 +202,22 @@ def _spread(values: Iterable[float], digits: int) -> str:
     return f"{mean(several):.{digits}f}{spread}".replace("-", "−")
 
 
-def png(found: Reliability) -> bytes:
+def png(run: Reliability) -> bytes:
     """Agreement, erasing and enhancing side by side."""
-    return figures.png(lambda figure, theme: _draw(figure, theme, found))
+    return figures.png(lambda figure, theme: _draw(figure, theme, run))
 
 
-def _draw(figure: Figure, theme: figures.Theme, found: Reliability) -> None:
-    panels = [_draw_agreement, *([_draw_erased] if found.erased else []), *([_draw_enhanced] if found.enhanced else [])]
+def _draw(figure: Figure, theme: figures.Theme, run: Reliability) -> None:
+    panels = [_draw_agreement, *([_draw_erased] if run.erased else []), *([_draw_enhanced] if run.enhanced else [])]
     figure.set_size_inches(8.4, 2.6 * len(panels))
     for panel, axis in zip(panels, figure.subplots(len(panels), 1, squeeze=False)[:, 0], strict=True):
-        panel(axis, theme, found)
+        panel(axis, theme, run)
         figures.calm(axis, theme, grid="x")
         axis.invert_yaxis()
 
 
-def _draw_agreement(axis: Axes, theme: figures.Theme, found: Reliability) -> None:
-    pairs = [pair for pair in found.pairs if pair.overlap.values]
+def _draw_agreement(axis: Axes, theme: figures.Theme, run: Reliability) -> None:
+    pairs = [pair for pair in run.pairs if pair.overlap.values]
     names = [name for name in RELATIONS if any(pair.relation == name for pair in pairs)]
     for height, name in enumerate(names):
         here = [pair.overlap for pair in pairs if pair.relation == name]
@@ -221,31 +226,31 @@ def _draw_agreement(axis: Axes, theme: figures.Theme, found: Reliability) -> Non
         axis.plot([chance], [height], "|", color=theme.warn, markersize=16)
     axis.set_yticks(range(len(names)), [RELATIONS[name] for name in names])
     axis.set_xlim(-2, 102)
-    _titled(axis, theme, f"IoU of located sets, %, {found.chosen}; bar: by chance")
+    _titled(axis, theme, f"IoU of located sets, %, {run.chosen}; bar: by chance")
 
 
-def _draw_erased(axis: Axes, theme: figures.Theme, found: Reliability) -> None:
-    rows = [each for each in found.erased if each.likelihood]
-    for height, each in enumerate(rows):
-        before, after = each.likelihood
-        axis.plot([100 * (value - before) for value in each.random_likelihood], [height] * len(each.random_likelihood),
-                  "|", color=theme.soft, markersize=9)  # fmt: skip
-        colour = theme.accent if each.role == "capability" else theme.good
+def _draw_erased(axis: Axes, theme: figures.Theme, run: Reliability) -> None:
+    rows = [erased for erased in run.erased if erased.likelihood]
+    for height, erased in enumerate(rows):
+        before, after = erased.likelihood
+        random = [100 * (value - before) for value in erased.random_likelihood]
+        axis.plot(random, [height] * len(random), "|", color=theme.soft, markersize=9)
+        colour = theme.accent if erased.role == "capability" else theme.good
         axis.plot([100 * (after - before)], [height], "o", color=colour)
-    axis.set_yticks(range(len(rows)), [clean(f"{each.task}, {each.located}") for each in rows])
+    axis.set_yticks(range(len(rows)), [clean(f"{erased.task}, {erased.located}") for erased in rows])
     _titled(axis, theme, "Erasing: change of the likelihood, points; bars: random sets")
 
 
-def _draw_enhanced(axis: Axes, theme: figures.Theme, found: Reliability) -> None:
-    start = {each.task: each.nats for each in found.enhanced if each.arm == "none"}
+def _draw_enhanced(axis: Axes, theme: figures.Theme, run: Reliability) -> None:
+    start = {exam.task: exam.nats for exam in run.enhanced if exam.arm == "none"}
     marks = {"the same": ("o", theme.accent), "other of the capability": ("s", theme.rise), "others": ("^", theme.good)}
     for height, arm in enumerate(ARMS[1:]):
         for shift, (where, (mark, colour)) in enumerate(marks.items()):
             gains = [
-                each.nats - before
-                for each in found.enhanced
-                if each.arm == arm and each.nats is not None and place(each, each.trained_on) == where
-                if (before := start.get(each.task)) is not None
+                exam.nats - before
+                for exam in run.enhanced
+                if exam.arm == arm and exam.nats is not None and standing(exam, exam.trained_on) == where
+                if (before := start.get(exam.task)) is not None
             ]
             label = where if height == 0 else None
             axis.plot(gains, [height + 0.22 * (shift - 1)] * len(gains), mark, color=colour, alpha=0.7, label=label)
