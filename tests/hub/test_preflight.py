@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -148,7 +149,8 @@ def test_a_base_on_a_disk_is_asked_for_its_licence_too(hub: Server, base: Path, 
     (licensed / "README.md").write_text("---\nlicense: cc-by-nd-4.0\n---\n# Base\n")
     named = Base(str(licensed), "sha256:" + "0" * 64)
     out = finish(tmp_path / "out", licensed, named, card=CARD.replace("apache-2.0", "cc-by-nd-4.0"))
-    for there in ({"out": out}, {"like": licensed}):
+    asked: tuple[dict[str, Any], ...] = ({"out": out}, {"like": licensed})
+    for there in asked:
         with pytest.raises(EditkitError, match="permits no derivatives"):
             preflight("no-swear", base=named, public=True, api=hub.api(), **there)
         assert preflight("no-swear", base=named, api=hub.api(), **there).license == "cc-by-nd-4.0"
