@@ -79,7 +79,7 @@ def joint(diagnostics: Mapping[str, Any]) -> dict[str, str]:
     number = "the head" if len(units) == 1 else f"all {len(units)}"
     said = {
         "together": f"{points(-together['drop'])} points without {number}; on {random['examples']} examples "
-        f"{points(-random['together drop'])}, and {points(-random['largest drop'])} at most without any of "
+        f"{points(-random['found drop'])}, and {points(-random['largest drop'])} at most without any of "
         f"{random['sets']} random sets from the same layers (p = {probability(random['p'])})"
     }
     if clusters := together["in one KV group"]:

@@ -98,7 +98,7 @@ MISTAKES = {
     "no such output": (lambda path: ["verify", "nowhere"], 5, "found no such directory"),
     "evidence only": (lambda path: ["push", _evidence_only(path), "me/x"], 5, "wrote no checkpoint"),
     "not an output": (lambda path: ["verify", str(path)], 5, "manifest.json"),
-    "nothing to undo": (lambda path: ["undo", str(path), "-o", "new"], 5, "undo"),
+    "nothing to undo": (lambda path: ["undo", str(path), "-o", "new"], 5, "manifest.json"),
     "no evidence": (lambda path: ["card", str(path)], 5, "manifest.json"),
     "unknown task": (lambda path: ["evaluate", "--task", "sweer"], 1, "did you mean 'swear'"),
     "unknown recipe to show": (lambda path: ["recipes", "show", "nothing"], 1, "Built in"),
