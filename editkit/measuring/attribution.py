@@ -23,10 +23,10 @@ from editkit.checkpoints.architecture import Site
 from editkit.errors import EditkitError, OutOfMemory, first_line
 from editkit.localizers.adaptive import Prior
 from editkit.measuring.likelihood import LikelihoodMeasure
+from editkit.models.batch_budget import Budget, within_memory
 from editkit.models.encoding import Encoded
 from editkit.models.knockout import scaled
 from editkit.models.language_model import LanguageModel
-from editkit.models.memory import Budget, within_memory
 from editkit.units import PLAIN
 
 BACKWARD = 3.0

@@ -22,10 +22,11 @@ from editkit.checkpoints.architecture import Architecture
 from editkit.checkpoints.knockout import Knockout
 from editkit.checkpoints.source import Source
 from editkit.models import padding
+from editkit.models.batch_budget import Budget, within_memory
 from editkit.models.batches import Batch, batches, distinct
 from editkit.models.encoding import Encoded, encode, window_of
 from editkit.models.knockout import knocked_out
-from editkit.models.memory import Budget, layout, partly_outside, within_memory
+from editkit.models.memory import layout, partly_outside
 from editkit.models.placement import Placement
 from editkit.models.shared_layers import keeping, widened
 from editkit.tasks.task import Generate, Likelihood, Output, Request

@@ -13,8 +13,8 @@ import torch
 from editkit.checkpoints.files import printable
 from editkit.checkpoints.source import Source, resolve
 from editkit.errors import EditkitError, first_line
+from editkit.models.batch_budget import first_batch
 from editkit.models.language_model import TOKENS_PER_BATCH, LanguageModel
-from editkit.models.memory import first_batch
 from editkit.models.placement import Placement
 from editkit.models.shared_layers import REFUSALS, shareable
 

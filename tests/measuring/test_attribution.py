@@ -15,11 +15,11 @@ import torch
 from editkit.checkpoints.architecture import Site, from_model
 from editkit.errors import EditkitError
 from editkit.measuring.attribution import attributions
+from editkit.models.batch_budget import Budget
 from editkit.models.encoding import Encoded
 from editkit.models.knockout import knocked_out, scaled
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load
-from editkit.models.memory import Budget
 from editkit.tasks.task import Loglikelihood
 from tests import tiny
 

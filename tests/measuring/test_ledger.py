@@ -24,10 +24,10 @@ from editkit.measuring.attribution import gate_prior
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, answer_probability, likelihood_measure
 from editkit.measuring.store import Store, opened
+from editkit.models.batch_budget import Budget
 from editkit.models.knockout import gated, knocked_out
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load
-from editkit.models.memory import Budget
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import Example, Generate, Likelihood, Loglikelihood, Output, Score, examples_of
 from editkit.units import Head, Neuron, Unit

@@ -26,11 +26,12 @@ from editkit.measuring.attribution import gate_prior
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import likelihood_measure
 from editkit.measuring.store import opened
+from editkit.models.batch_budget import Budget
 from editkit.models.batches import SHORTEST, shared_length
 from editkit.models.knockout import knocked_out
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load
-from editkit.models.memory import Budget, parked
+from editkit.models.memory import parked
 from editkit.models.self_check import prove
 from editkit.models.shared_layers import blocks_of
 from editkit.removal import remove

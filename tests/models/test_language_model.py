@@ -20,9 +20,9 @@ import torch
 
 from editkit.checkpoints.architecture import from_model
 from editkit.errors import EditkitError
+from editkit.models.batch_budget import Budget
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load
-from editkit.models.memory import Budget
 from editkit.models.padding import harmless
 from editkit.tasks.task import Generate, Likelihood, Loglikelihood, Output, Request
 from editkit.units import Head
@@ -126,7 +126,7 @@ from dataclasses import replace
 import torch
 from editkit.errors import EditkitError
 from editkit.models.loading import load
-from editkit.models.memory import Budget
+from editkit.models.batch_budget import Budget
 from editkit.tasks.task import Loglikelihood
 
 torch.set_num_threads(1)

@@ -23,9 +23,9 @@ from editkit.measuring.attribution import gate_prior
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
 from editkit.measuring.store import opened
+from editkit.models.batch_budget import Budget, first_batch, within_memory
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load
-from editkit.models.memory import Budget, first_batch, within_memory
 from editkit.removal import comparison, study
 from editkit.removal.find_heads import control_measures
 from editkit.removal.study_cells import Laboratory
@@ -46,7 +46,7 @@ def test_every_row_runs_once_and_in_order_in_batches_that_fit(
             raise FULL
         return [10 * row for row in part]
 
-    monkeypatch.setattr("editkit.models.memory.free", lambda: None)
+    monkeypatch.setattr("editkit.models.batch_budget.free", lambda: None)
     budget = Budget(1000)
     found = list(within_memory(range(rows), run, budget, single=str))
     assert [row for part, _ in found for row in part] == list(range(rows))
@@ -71,7 +71,7 @@ def test_every_row_runs_once_and_in_order_in_batches_that_fit(
     ids=["cuda", "cpu", "mps", "mps-buffer", "cuda-driver", "cublas", "python"],
 )
 def test_every_way_of_running_out_halves_the_batch(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("editkit.models.memory.free", lambda: None)
+    monkeypatch.setattr("editkit.models.batch_budget.free", lambda: None)
 
     def run(part: list[int]) -> int:
         if len(part) > 2:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from editkit.models.batch_budget import Budget
 from editkit.models.language_model import LanguageModel
-from editkit.models.memory import Budget
 from editkit.models.shared_prefix import reusable, run
 from editkit.tasks.task import Generate, Loglikelihood, Request
 from tests.answers import assert_same
