@@ -85,6 +85,7 @@ def localize_neurons(ledger: Ledger, capability: Capability, *, seed: int = 0) -
         Effect(unit, *row[:4], selectivity=float("nan"), stability=row[4])
         for unit, row in zip(units, alone.rows(), strict=False)
     ]
+    unknown = float("nan")
     return Localization(
         method="contrast",
         seed=seed,
@@ -93,7 +94,7 @@ def localize_neurons(ledger: Ledger, capability: Capability, *, seed: int = 0) -
         + len(targets),
         order=(
             *measured,
-            *(Effect(unit, *(float("nan"),) * 5) for unit in units[len(measured) :]),
+            *(Effect(unit, unknown, unknown, unknown, unknown, unknown) for unit in units[len(measured) :]),
         ),
         universal=(),
         found=is_certain,
