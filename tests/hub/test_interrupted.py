@@ -29,6 +29,8 @@ from tests.hub.running import (
     environment,
 )
 
+pytestmark = pytest.mark.commit
+
 PUSH = "import sys; from pathlib import Path; from editkit.hub import push; push(Path(sys.argv[1]), sys.argv[2])"
 
 

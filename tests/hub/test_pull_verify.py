@@ -28,6 +28,8 @@ from tests.hub.running import (
     rewrite_manifest,
 )
 
+pytestmark = pytest.mark.commit
+
 
 def test_a_stranger_can_check_a_public_edit(hub: Server, out: Path) -> None:
     push(out, "alice/x", public=True, api=hub.api())

@@ -23,6 +23,8 @@ from editkit.reliability.plan import Plan, Settings, data_sets
 from editkit.reliability.run import reliability
 from editkit.render.reliability import page, png, tables
 
+pytestmark = pytest.mark.commit
+
 QUICK = dict(path="joint", steps=2, locate=10, report=6, draws=2, draw_examples=3, seeds=1, train_steps=2)
 
 

@@ -23,6 +23,8 @@ from editkit.tasks.find import find
 from editkit.workspace import Session
 from tests.known_heads import RECIPE
 
+pytestmark = pytest.mark.commit
+
 
 def test_a_measurement_that_depends_on_its_batches_is_found_out(
     organism: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

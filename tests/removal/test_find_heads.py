@@ -24,6 +24,8 @@ from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import examples_of
 from editkit.units import parse
 
+pytestmark = pytest.mark.commit
+
 UNIVERSAL, LETTER = "L0H11", "L2H8"
 RECIPE = """
 capability: letters
@@ -76,7 +78,6 @@ def test_all_that_a_run_needs_stays_under_half_of_one_shot(found: Localization) 
     assert found.evaluations < 144 / 2
 
 
-@pytest.mark.commit
 def test_a_search_by_answers_measures_what_the_task_scores(ledger: Ledger) -> None:
     text = RECIPE.replace("facts-letter", "swear").replace("[swear,", "[facts-letter,").replace("40", "16")
     wanted = capability(recipes.parse(f"{text}scores: answers\nmethod: halving\n", where="here"))

@@ -160,6 +160,7 @@ def test_baking_the_found_heads_gives_the_same_weights(removed: Removed, tmp_pat
         assert (tmp_path / "baked" / name).read_bytes() == (outcome.out / name).read_bytes()
 
 
+@pytest.mark.commit
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("run", ["swear", pytest.param("code", marks=pytest.mark.thorough)])
 def test_a_capability_without_heads_of_its_own_exits_with_3_and_writes_no_checkpoint(run: str, tmp_path: Path) -> None:

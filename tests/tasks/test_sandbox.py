@@ -202,6 +202,7 @@ check(f)
 """
 
 
+@pytest.mark.commit
 @pytest.mark.parametrize("program", FORGERIES.values(), ids=FORGERIES)
 def test_no_program_passes_without_passing(program: str) -> None:
     outcome = sandbox.run(program, TESTS, limits=Limits(2.0, SHORT.memory))
