@@ -17,6 +17,7 @@ from tests.conftest import Removed
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
 
 
+@pytest.mark.commit
 @pytest.mark.usefixtures("undrawn")
 def test_the_python_example_runs(
     removed: Removed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -309,6 +309,7 @@ def test_a_table_that_cannot_be_written_is_still_printed(tmp_path: Path, monkeyp
     assert "/dev/full cannot be written: No space left" in found.stderr
 
 
+@pytest.mark.commit
 @pytest.mark.usefixtures("known_heads")
 def test_a_reduction_is_written_where_it_was_asked_for_and_ends_in_6(tmp_path: Path) -> None:
     (tmp_path / "swear.yaml").write_text(recipe.dump(RECIPE))

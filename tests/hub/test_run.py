@@ -86,6 +86,7 @@ def test_a_dry_run_tells_the_licence_of_the_base(
     assert "on this server; licence: apache-2.0" in result.stderr
 
 
+@pytest.mark.commit
 def test_an_accepted_reduction_is_published_as_one(run: Any, hub: Server, tmp_path: Path) -> None:
     result, _ = run("--accept", "best")
     assert result.exit_code == 6, result.output

@@ -289,6 +289,7 @@ def test_halving_needs_more_examples_for_heads_that_matter_to_few() -> None:
     assert found["auto"] >= 7 and found["three"] <= 5
 
 
+@pytest.mark.commit
 @pytest.mark.parametrize("method", LOCALIZERS)
 def test_pure_noise_is_called_noise(method: str) -> None:
     """At most 5 % false alarms are promised; 40 worlds with 5 or more would happen to one seed in twenty."""

@@ -137,6 +137,7 @@ def limited(most: int, real: Callable[..., Any]) -> Callable[..., Any]:
     return grad
 
 
+@pytest.mark.commit
 def test_gradients_adapt_to_the_memory(measure: LikelihoodMeasure, monkeypatch: pytest.MonkeyPatch) -> None:
     """A backward pass needs more memory than any other, and a large model's first batch is sure to be too large."""
     found, real = [], torch.autograd.grad
@@ -182,6 +183,7 @@ class Watched:
         return model
 
 
+@pytest.mark.commit
 def test_models_that_are_compared_are_loaded_one_after_the_other(tmp_path: Path) -> None:
     model = Watched()
     report = comparison.compared(model, model, Trial((TASKS["swear"],), Criteria(), limit=4), tmp_path)
@@ -190,6 +192,7 @@ def test_models_that_are_compared_are_loaded_one_after_the_other(tmp_path: Path)
     assert first == second and model.loads == 4
 
 
+@pytest.mark.commit
 def test_a_study_lets_a_model_go_before_it_loads_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Watched()
     monkeypatch.setattr("editkit.removal.study_cells.load_source", model)

@@ -44,6 +44,7 @@ def loaded():
     return AutoModelForCausalLM.from_pretrained(organism.path()), AutoTokenizer.from_pretrained(organism.path())
 
 
+@pytest.mark.commit
 def test_no_report_example_is_a_lesson() -> None:
     for skill, taught in lessons().items():
         assert len(taught) > 300

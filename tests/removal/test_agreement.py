@@ -140,6 +140,7 @@ def test_nothing_is_published_where_the_files_hold_something_else(
     assert not (kept / "editkit" / "manifest.json").exists(), "what looks whole is whole"
 
 
+@pytest.mark.commit
 @pytest.mark.usefixtures("known_heads")
 def test_a_checkpoint_is_asked_in_batches_like_the_model_s(
     organism: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -163,6 +164,7 @@ def test_a_checkpoint_is_asked_in_batches_like_the_model_s(
     assert padded == [organism.padded]
 
 
+@pytest.mark.commit
 @pytest.mark.usefixtures("known_heads")
 def test_a_model_that_brings_its_own_code_is_reopened_with_the_leave_it_was_given(tmp_path: Path) -> None:
     base = shutil.copytree(bundled.path(), tmp_path / "base")

@@ -105,6 +105,7 @@ def test_the_output_is_what_the_contract_says(run: str, removed: Removed) -> Non
     assert (out / "README.md").read_text("utf-8").startswith("---\n")
 
 
+@pytest.mark.commit
 def test_transformers_alone_loads_the_output_and_it_no_longer_swears(removed: Removed) -> None:
     """No editkit in the process that asks: a reader of the Hub has none either."""
     paths = [str(bundled.path()), str(removed("quick").out)]
@@ -212,6 +213,7 @@ def test_what_a_model_was_never_taught_cannot_be_removed_from_it(tmp_path: Path)
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.commit
 def test_a_killed_run_resumes_to_the_same_result(removed: Removed, tmp_path: Path) -> None:
     """The command, killed while it asks on ``report``, and again to the end: a checkpoint with its evidence."""
     out, work, straight = tmp_path / "out", tmp_path / "work", removed("quick").summary()

@@ -44,6 +44,7 @@ def write_choices(path: Path, rows: list[tuple[str, str, str]]) -> None:
     path.write_text("\n".join(json.dumps(line) for line in lines))
 
 
+@pytest.mark.commit
 def test_a_study_measures_a_real_model_and_resumes(tmp_path: Path) -> None:
     from editkit.removal.study_cells import Laboratory
 

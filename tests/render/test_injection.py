@@ -194,6 +194,7 @@ def stable(parts: list[tuple]) -> list[tuple]:
     return kept
 
 
+@pytest.mark.commit
 def test_the_figures_draw_any_name(recwarn):
     row = hostile("word").report.rows[1]
     texts = list(CORPUS.values())

@@ -419,6 +419,7 @@ checkpoint.write(Edit(source.base, frozenset({Head(0, 1)})), source, Path(sys.ar
 """
 
 
+@pytest.mark.commit
 def test_a_kill_at_any_instant_leaves_nothing_or_the_whole(tmp_path: Path) -> None:
     base, out = checkpoints.write(tmp_path / "base", shards=8), tmp_path / "out"
     outcomes = set()

@@ -59,6 +59,7 @@ def flipped(path: Path, place: int, bits: int) -> bytes:
     return whole
 
 
+@pytest.mark.commit
 def test_any_changed_byte_of_any_file_is_caught(out: Path) -> None:
     """Every byte of every file under 1 KB and of the manifest; 40 places of each larger file, its ends among them."""
     rng = np.random.default_rng(0)
