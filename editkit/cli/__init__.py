@@ -24,7 +24,7 @@ from editkit.cli.studies import study
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="editkit")
 def main() -> None:
-    """Find the attention heads a capability depends on, remove them from the weights, and prove what changed."""
+    """Find the heads or neurons a capability depends on, remove them from the weights, and prove what changed."""
 
 
 for command in (

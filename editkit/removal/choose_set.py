@@ -158,11 +158,11 @@ def _tried(
             status = judge(trial.rows(before, after), trial.criteria).status
             pairs = list(zip(before, after, strict=True))[: len(capability.targets)]
             losses = [first.mean - second.mean for first, second in zip(before, after, strict=True)][len(pairs) :]
-            beyond = round(max(0.0, max(losses) - capability.recipe.damage.each), 2)
-            rank = RANKS[status], beyond, max(kept(*pair, rng)[0] for pair in pairs)
+            beyond = max(losses) - capability.recipe.damage.each
+            rank = ranked(status, beyond, max(kept(*pair, rng)[0] for pair in pairs))
             if rank < least:
                 best, least = point, rank
-            if status == "met" and not beyond:
+            if status == "met" and beyond <= 1e-9:
                 break
     shown = tuple(answered.get(frozenset(point.units), point) for point in frontier)
     return Choice(frozenset(best.units), frontier=shown)
@@ -170,6 +170,16 @@ def _tried(
 
 RANKS = {"met": 0, "reduced": 1, "goal-missed": 2, "too-much-damage": 3}
 """The best status first: what does no harm is shown before what does too much."""
+
+
+def ranked(status: str, beyond: float, left: float) -> tuple[int, float, float]:
+    """What sorts sets that were tried, the best first.
+
+    Args:
+        beyond: by how much the worst loss of a retained task exceeds its budget; it counts in whole points.
+        left: the share of the target that is left, in the format that keeps most.
+    """
+    return RANKS[status], round(max(0.0, beyond), 2), left
 
 
 def _answers(before: Sequence[Sheet], after: Sequence[Sheet]) -> dict[str, tuple[float, float]]:

@@ -15,7 +15,7 @@ from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
 from editkit.removal import recipe as recipes
 from editkit.removal.capability import capability
-from editkit.removal.choose_set import BY_CONTRAST, BY_EFFECT, candidates, choose_set, lost, strongest
+from editkit.removal.choose_set import BY_CONTRAST, BY_EFFECT, candidates, choose_set, lost, ranked, strongest
 from editkit.units import Head
 from tests.known_heads import FOUND, HEADS
 from tests.planted import Planted
@@ -50,6 +50,17 @@ def test_sets_within_the_budget_are_tried_first_and_the_strongest_of_them_first(
         FrontierPoint((three,), {"swear": 0.4}, {"rhyme": 1.0}),
     ]
     assert [point.units for point in strongest(points, wanted)] == [(one, two), (one,), (three,)]
+
+
+def test_of_sets_beyond_the_budget_the_nearest_comes_first_and_within_a_point_the_strongest() -> None:
+    sets = {
+        "kept within": ("met", -0.01, 0.12),
+        "a little beyond": ("met", 0.017, 0.05),
+        "as little, and weaker": ("met", 0.018, 0.08),
+        "far beyond, and strongest": ("met", 0.05, 0.01),
+        "not shown to be selective": ("too-much-damage", 0.0, 0.0),
+    }
+    assert sorted(reversed(sets), key=lambda name: ranked(*sets[name])) == list(sets)
 
 
 def test_on_the_organism_the_planted_heads_are_chosen_without_the_others(organism: LanguageModel) -> None:
