@@ -104,7 +104,7 @@ class _Page:
     def _measured(
         self, missing: list[tuple[int, int]], keys: list[str], out: Sequence[Knockout]
     ) -> list[tuple[int, int, Cell]]:
-        """Measure cells (place in ``out``, position in ``asked``); each batch's finished cells are stored at once."""
+        """Measure cells (positions in ``out`` and ``asked``); a batch's finished cells are stored at once."""
         asked, judge = self.question.asked, self.question.judge
         counts = [len(asked[at][1]) for _, at in missing]
         starts = np.cumsum([0, *counts])

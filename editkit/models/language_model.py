@@ -78,8 +78,8 @@ class LanguageModel:
     @property
     def placement(self) -> Placement:
         """Of a model that takes its place while this one is ``parked``: part by part on the same devices."""
-        places = layout(self.network)
-        same = self.asked.device if not places or partly_outside(places) else places
+        devices = layout(self.network)
+        same = self.asked.device if not devices or partly_outside(devices) else devices
         return replace(self.asked, device=same, dtype=self.dtype)
 
     @property
@@ -98,7 +98,7 @@ class LanguageModel:
         requests: Sequence[Request],
         masks: np.ndarray | Sequence[Knockout] | None,
         *,
-        arrived: Callable[[list[int], list[Output]], None] = lambda places, outputs: None,
+        arrived: Callable[[list[int], list[Output]], None] = lambda rows, outputs: None,
     ) -> list[Output]:
         """Answer every request.
 
@@ -106,7 +106,7 @@ class LanguageModel:
             requests: any mix of ``Generate`` and ``Loglikelihood``.
             masks: what is knocked out in each request: bool[len(requests), heads], True = out, or a ``Knockout`` each;
                 None = touch nothing.
-            arrived: called after every batch with the places answered, so that nothing measured is lost.
+            arrived: called after every batch with the requests answered (their positions), so that nothing is lost.
 
         Returns:
             Outputs in the order of ``requests``, text as generated. They do not depend on how they were batched.
@@ -122,10 +122,10 @@ class LanguageModel:
             padded=self.padded,
             budget=lambda: self.budget.tokens,
         ):
-            for places, answers in self._fitting(batch, requests, encoded, out):
-                for place, answer in zip(places, answers, strict=True):
-                    outputs[place] = answer
-                arrived(places, answers)
+            for rows, answers in self._fitting(batch, requests, encoded, out):
+                for row, answer in zip(rows, answers, strict=True):
+                    outputs[row] = answer
+                arrived(rows, answers)
         return [output for output in outputs if output is not None]
 
     def encode(self, request: Request) -> Encoded:
@@ -148,21 +148,21 @@ class LanguageModel:
     ) -> Iterator[tuple[list[int], list[Output]]]:
         """Run one batch, halved as often as memory demands."""
         return within_memory(
-            batch.places,
-            lambda places: self._run(replace(batch, places=places), requests, encoded, out),
+            batch.rows,
+            lambda rows: self._run(replace(batch, rows=rows), requests, encoded, out),
             self.budget,
-            single=lambda place: f"a single request of {len(encoded[place][0])} tokens on {self.device}",
+            single=lambda row: f"a single request of {len(encoded[row][0])} tokens on {self.device}",
         )
 
     def _run(
         self, batch: Batch, requests: Sequence[Request], encoded: Sequence[Encoded], out: Knockouts | None
     ) -> list[Output]:
-        rows, first = [encoded[place] for place in batch.places], requests[batch.places[0]]
-        part = None if out is None else [out[place] for place in batch.places]
-        shared = 0 if isinstance(first, Generate) else int(self._first_layers(part, len(rows)).min())
+        rows, first = [encoded[row] for row in batch.rows], requests[batch.rows[0]]
+        without = None if out is None else [out[row] for row in batch.rows]
+        shared = 0 if isinstance(first, Generate) else int(self._first_layers(without, len(rows)).min())
         with torch.inference_mode():
-            before = self._prefix(rows[0][0][: batch.prefix], part, len(rows), shared) if batch.prefix else None
-            with self._without(part):
+            before = self._prefix(rows[0][0][: batch.prefix], without, len(rows), shared) if batch.prefix else None
+            with self._without(without):
                 if isinstance(first, Generate):
                     contexts = [context for context, _ in rows]
                     return list(self._generate(contexts, first.max_new_tokens, first.stop, before))
@@ -182,7 +182,7 @@ class LanguageModel:
 
         number = distinct(out, range(rows))
         which = torch.tensor([number[row] for row in range(rows)], device=self.device)
-        firsts = [int((which == place).nonzero()[0]) for place in range(len(set(number.values())))]
+        firsts = [int((which == mask).nonzero()[0]) for mask in range(len(set(number.values())))]
         sharing = self.blocks is not None and shared > 0 and len(firsts) > 1
         ids = torch.tensor([tokens] * (1 if sharing else len(firsts)), device=self.device)
         spread = torch.zeros(len(firsts), dtype=torch.long, device=self.device)
@@ -249,12 +249,12 @@ class LanguageModel:
         pad, first = padding.token(self.tokenizer), min(len(context) for context, _ in rows) - 1
         logits = self._logits(rows, first, pad, shared, prefix)
         span = max(1, max(len(continuation) for _, continuation in rows))
-        places = torch.tensor([len(context) - 1 - first for context, _ in rows], device=logits.device)[:, None]
-        places = (places + torch.arange(span, device=logits.device)).clamp(max=logits.shape[1] - 1)
+        positions = torch.tensor([len(context) - 1 - first for context, _ in rows], device=logits.device)[:, None]
+        positions = (positions + torch.arange(span, device=logits.device)).clamp(max=logits.shape[1] - 1)
         real = torch.tensor([[t < len(continuation) for t in range(span)] for _, continuation in rows])
         targets = torch.tensor([(continuation + [pad] * span)[:span] for _, continuation in rows])
         real, targets = real.to(logits.device), targets.to(logits.device)
-        predicting = logits.gather(1, places[..., None].expand(-1, -1, logits.shape[-1])).float()
+        predicting = logits.gather(1, positions[..., None].expand(-1, -1, logits.shape[-1])).float()
         logprobs = predicting.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
         return logprobs, predicting.argmax(-1) == targets, real
 
@@ -269,8 +269,8 @@ class LanguageModel:
         kept = [(context + continuation[:-1])[skip:] for context, continuation in (texts.values() if sharing else rows)]
         width = max(map(len, kept))
         ids = torch.tensor([row + [pad] * (width - len(row)) for row in kept], device=self.device)
-        place_of = {text: place for place, text in enumerate(texts)}
-        index = torch.tensor([place_of[id(row)] for row in rows], device=self.device)
+        number_of = {text: number for number, text in enumerate(texts)}
+        index = torch.tensor([number_of[id(row)] for row in rows], device=self.device)
         cached: dict[str, Any] = {"past_key_values": prefix.served()} if prefix else {"use_cache": False}
         with widened(self.blocks, shared, index, len(kept)) if sharing and self.blocks else nullcontext():
             last = width - (first - skip)

@@ -35,8 +35,8 @@ def parked(network: Any) -> Iterator[None]:
     A network of which a part lies in main memory or on the disk, or that main memory has no room for, stays where it
     is: the other one gets what is left.
     """
-    where, places = network.device, layout(network)
-    if where.type == "cpu" or partly_outside(places) or available() < network.get_memory_footprint():
+    where, devices = network.device, layout(network)
+    if where.type == "cpu" or partly_outside(devices) or available() < network.get_memory_footprint():
         yield
         return
     from accelerate import dispatch_model
@@ -47,9 +47,9 @@ def parked(network: Any) -> Iterator[None]:
     free()
     yield
     free()
-    if places:
+    if devices:
         dispatch: Any = dispatch_model  # its annotations forbid what transformers gives it
-        dispatch(network, places, main_device=where, skip_keys=network._skip_keys_device_placement)
+        dispatch(network, devices, main_device=where, skip_keys=network._skip_keys_device_placement)
     else:
         network.to(where)
 
@@ -76,13 +76,13 @@ def check_room(network: Any) -> None:
 
 def layout(network: Any) -> dict[str, Any]:
     """Which part of a network lies on which device, where it is spread over several; {} where it is not."""
-    places = dict(getattr(network, "hf_device_map", {}))
-    return places if len(set(map(str, places.values()))) > 1 else {}
+    devices = dict(getattr(network, "hf_device_map", {}))
+    return devices if len(set(map(str, devices.values()))) > 1 else {}
 
 
-def partly_outside(places: Mapping[str, Any]) -> bool:
+def partly_outside(devices: Mapping[str, Any]) -> bool:
     """Whether a part lies in main memory or on the disk."""
-    return not {"cpu", "disk"}.isdisjoint(map(str, places.values()))
+    return not {"cpu", "disk"}.isdisjoint(map(str, devices.values()))
 
 
 def free() -> None:

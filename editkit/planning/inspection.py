@@ -76,29 +76,29 @@ class Inspection:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        found = self.architecture
+        model = self.architecture
         sites = [
             {"layer": site.layer, "heads": site.units, "width": site.width, "groups": site.groups}
             | {"tensor": site.tensor, "shape": list(site.shape), "axis": site.axis, "shared_with": list(site.shared)}
-            for site in found.sites
+            for site in model.sites
         ]
         return {
             "model": self.name,
             "revision": self.revision,
-            "model_type": found.model_type,
-            "layers": found.layers,
-            "heads": len(found.heads),
+            "model_type": model.model_type,
+            "layers": model.layers,
+            "heads": len(model.heads),
             "sites": sites,
-            "unreachable": [{"layers": list(part.layers), "reason": part.reason} for part in found.unreachable],
-            "neurons": found.neurons,
+            "unreachable": [{"layers": list(part.layers), "reason": part.reason} for part in model.unreachable],
+            "neurons": model.neurons,
             "neuron_sites": [
                 {"layer": site.layer, "expert": None if site.expert == PLAIN else site.expert, "neurons": site.units}
                 | {"tensor": site.tensor, "shape": list(site.shape), "axis": site.axis}
                 | {"shared_with": list(site.shared)}
-                for site in found.neuron_sites
+                for site in model.neuron_sites
             ],
             "unreachable_neurons": [
-                {"layers": list(part.layers), "reason": part.reason} for part in found.unreachable_neurons
+                {"layers": list(part.layers), "reason": part.reason} for part in model.unreachable_neurons
             ],
             "dtypes": dict(self.dtypes),
             "files": self.files,
@@ -137,10 +137,10 @@ def of_directory(directory: Path, *, name: str, revision: str | None = None) -> 
         stored = convert.described(directory)
         shapes = {path.removesuffix(".weight"): each.shape for path, each in stored.tensors.items() if _is_map(each)}
         experts = {path: each.shape for path, each in stored.tensors.items() if len(each.shape) == 3}
-        found = architecture.describe(config["model_type"], fields, shapes, experts=experts)
+        model = architecture.describe(config["model_type"], fields, shapes, experts=experts)
     else:
-        stored, found = headers.read(directory), architecture.read(directory)
-    cut = {stored.tensors[site.tensor].dtype for site in found.sites}
+        stored, model = headers.read(directory), architecture.read(directory)
+    cut = {stored.tensors[site.tensor].dtype for site in model.sites}
     if packed := sorted(cut - ZERO_IS_ZERO):
         raise EditkitError(
             f"{name}: the output projections are packed integers ({', '.join(packed)}), which cannot be cut at heads. "
@@ -152,52 +152,52 @@ def of_directory(directory: Path, *, name: str, revision: str | None = None) -> 
     return Inspection(
         name=name,
         revision=revision,
-        architecture=found,
+        architecture=model,
         dtypes=dict(dtypes.most_common()),
         files=len(stored.files),
         quantization=_quantization(config),
         formats=_formats(
-            found,
+            model,
             cut,
-            neurons={stored.tensors[site.tensor].dtype for site in found.neuron_sites},
+            neurons={stored.tensors[site.tensor].dtype for site in model.neuron_sites},
             routed=config_fields.has_experts(fields),
         ),
-        notes=_notes(found, pickled),
+        notes=_notes(model, pickled),
     )
 
 
 def of_gguf(file: Path) -> Inspection:
     """Describe a GGUF file by its header. ``dtypes`` are those of its conversion, which all commands work on."""
     stored = gguf.read(file)
-    found = gguf.sites(stored)
+    model = gguf.sites(stored)
     dtype = _SAFETENSORS[dequantize.dtype(stored)]
     routed = any("_exps." in name for name in stored.tensors)
-    whole, lora_form = _formats(found, {dtype}, neurons={dtype}, routed=routed)
+    whole, lora_form = _formats(model, {dtype}, neurons={dtype}, routed=routed)
     return Inspection(
         name=str(file),
         revision=None,
-        architecture=found,
+        architecture=model,
         dtypes={dtype: stored.elements * headers.BITS[dtype] // 8},
         files=1,
         quantization=f"GGUF, {stored.kinds}",
-        formats=(whole, lora_form, _in_blocks(stored, found)),
+        formats=(whole, lora_form, _in_blocks(stored, model)),
         notes=(
             f"{file.stat().st_size / 1e9:.2f} GB as it is: converted once to {dequantize.dtype(stored)}, in the cache",
-            *_notes(found, pickled=False),
+            *_notes(model, pickled=False),
         ),
     )
 
 
-def _in_blocks(stored: gguf.Gguf, found: Architecture) -> Format:
+def _in_blocks(stored: gguf.Gguf, model: Architecture) -> Format:
     """Whether units can go in place. Tried on one of each layer: what fails is one that ends inside a block."""
-    for site in found.sites:
+    for site in model.sites:
         try:
             piece_of(stored, site, [0])
         except EditkitError as error:
             return Format("gguf", False, f"{site.tensor}: {error}")
     note, rows = "the same file, with the units' weights zero in their quantized blocks", False
-    reason = None if found.neuron_sites else "none are in reach"
-    for site in found.neuron_sites:
+    reason = None if model.neuron_sites else "none are in reach"
+    for site in model.neuron_sites:
         try:
             rows |= piece_of(stored, site, [1]).axis == 0
         except EditkitError as error:
@@ -221,7 +221,7 @@ def _of_repository(name: str, revision: str | None) -> Inspection:
         return of_directory(Path(folder), name=name, revision=commit)
 
 
-def _formats(found: Architecture, dtypes: set[str], *, neurons: set[str], routed: bool) -> tuple[Format, ...]:
+def _formats(model: Architecture, dtypes: set[str], *, neurons: set[str], routed: bool) -> tuple[Format, ...]:
     """The forms; an adapter's rank is the width of all heads it takes out of one layer.
 
     Args:
@@ -233,8 +233,8 @@ def _formats(found: Architecture, dtypes: set[str], *, neurons: set[str], routed
     if dtypes - lora.DTYPES.keys():
         listed = ", ".join(sorted(dtypes - lora.DTYPES.keys()))
         return whole, Format("lora", False, f"weights in {listed} carry scales of their own; use checkpoint")
-    widest = max((site.width for site in found.sites), default=0)
-    layer = max((site.width * site.units for site in found.sites), default=0)
+    widest = max((site.width for site in model.sites), default=0)
+    layer = max((site.width * site.units for site in model.sites), default=0)
     most = lora.SERVABLE[-1]
     fits = most // widest if widest else 0
     limit = f"; vLLM serves up to {most}, so at most {fits} heads of a layer" if layer > most else ""
@@ -245,14 +245,14 @@ def _formats(found: Architecture, dtypes: set[str], *, neurons: set[str], routed
     return whole, Format("lora", True, f"rank {widest} per head in a layer, {layer} for a whole layer{limit}", stuck)
 
 
-def _notes(found: Architecture, pickled: bool) -> tuple[str, ...]:
+def _notes(model: Architecture, pickled: bool) -> tuple[str, ...]:
     notes = ["pickled weights: baking converts them to safetensors first"] if pickled else []
     notes += [
         f"layer {site.layer} is used again in layer {', '.join(map(str, site.shared))}: an edit there acts in all"
-        for site in found.sites
+        for site in model.sites
         if site.shared
     ]
-    groups = [site for site in found.sites if site.groups is not None and site.groups < site.units]
+    groups = [site for site in model.sites if site.groups is not None and site.groups < site.units]
     if groups:
         notes.append(f"grouped queries: {groups[0].units // (groups[0].groups or 1)} query heads share keys and values")
     return tuple(notes)

@@ -44,28 +44,28 @@ def _cut(case: Case, budget: int, *, prefixes: bool = True, padded: bool = True)
 def test_every_request_once_like_with_like_within_the_budget(case: Case, budget: int, prefixes: bool) -> None:
     requests, rows, out, layers = case
     cut = _cut(case, budget, prefixes=prefixes)
-    assert sorted(place for batch in cut for place in batch.places) == list(range(len(requests)))
+    assert sorted(place for batch in cut for place in batch.rows) == list(range(len(requests)))
     for batch in cut:
         kinds = {
             ("text", request.max_new_tokens) if isinstance(request, Generate) else ("likelihood", int(layers[place]))
-            for place, request in ((place, requests[place]) for place in batch.places)
+            for place, request in ((place, requests[place]) for place in batch.rows)
         }
         assert len(kinds) == 1
         [(kind, number)] = kinds
-        assert len({tuple(rows[place][0][: batch.prefix]) for place in batch.places}) == 1
-        width = max(len(rows[place][0]) + len(rows[place][1]) for place in batch.places)
+        assert len({tuple(rows[place][0][: batch.prefix]) for place in batch.rows}) == 1
+        width = max(len(rows[place][0]) + len(rows[place][1]) for place in batch.rows)
         width += number if kind == "text" else -batch.prefix
-        tokens = len(batch.places) * width + batch.prefix * len({out[place] for place in batch.places})
-        assert tokens <= budget or len(batch.places) == 1
+        tokens = len(batch.rows) * width + batch.prefix * len({out[place] for place in batch.rows})
+        assert tokens <= budget or len(batch.rows) == 1
 
 
 @given(cases())
 def test_a_beginning_runs_apart_only_where_it_is_long_and_saves_enough(case: Case) -> None:
     _, rows, out, _ = case
     for batch in _cut(case, 10**6):
-        contexts = [rows[place][0] for place in batch.places]
-        common, whole = shared_length(contexts), sum(len(a) + len(b) for a, b in (rows[p] for p in batch.places))
-        saved = (len(batch.places) - len({out[place] for place in batch.places})) * common
+        contexts = [rows[place][0] for place in batch.rows]
+        common, whole = shared_length(contexts), sum(len(a) + len(b) for a, b in (rows[p] for p in batch.rows))
+        saved = (len(batch.rows) - len({out[place] for place in batch.rows})) * common
         assert batch.prefix == (common if common >= SHORTEST and saved >= LEAST_SAVED * whole else 0)
     assert all(batch.prefix == 0 for batch in _cut(case, 10**6, prefixes=False))
 
@@ -83,18 +83,18 @@ def test_the_shared_length_is_the_longest_beginning_that_leaves_every_row_a_toke
 def test_without_padding_only_rows_of_one_length_run_together(case: Case) -> None:
     requests, rows, _, _ = case
     cut = _cut(case, 10**6, padded=False)
-    assert sorted(place for batch in cut for place in batch.places) == list(range(len(requests)))
+    assert sorted(place for batch in cut for place in batch.rows) == list(range(len(requests)))
     for batch in cut:
-        assert len({len(rows[place][0] + rows[place][1][:-1]) for place in batch.places}) == 1
+        assert len({len(rows[place][0] + rows[place][1][:-1]) for place in batch.rows}) == 1
 
 
 def test_a_budget_that_shrinks_is_heeded_at_once() -> None:
     case: Case = ([Loglikelihood("x", "y")] * 8, [([3], [4])] * 8, [NOTHING] * 8, np.zeros(8, int))
     left = [8]
     stream = batches(*case, prefixes=False, padded=True, budget=lambda: left[0])
-    sizes = [len(next(stream).places)]
+    sizes = [len(next(stream).rows)]
     left[0] = 4
-    assert sizes + [len(batch.places) for batch in stream] == [4, 2, 2]
+    assert sizes + [len(batch.rows) for batch in stream] == [4, 2, 2]
 
 
 def test_equal_knockouts_have_equal_numbers() -> None:

@@ -157,8 +157,8 @@ def test_running_out_halves_the_batch_and_answers_stay_the_same(model: LanguageM
     run, sizes = LanguageModel._run, []
 
     def small(self, batch, *rest):
-        sizes.append(len(batch.places))
-        if len(batch.places) > 2:
+        sizes.append(len(batch.rows))
+        if len(batch.rows) > 2:
             raise MemoryError
         return run(self, batch, *rest)
 
