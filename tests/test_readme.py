@@ -14,7 +14,8 @@ from editkit.cli import main
 from editkit.removal import recipe
 from tests.conftest import Removed
 
-README = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
+ROOT = Path(__file__).resolve().parents[1]
+README, PYTHON = ((ROOT / name).read_text("utf-8") for name in ("README.md", "docs/python.md"))
 
 
 @pytest.mark.commit
@@ -23,14 +24,14 @@ def test_the_python_example_runs(
     removed: Removed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With few examples, most of them measured already by the same removal."""
-    [code] = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    [code] = re.findall(r"```python\n(.*?)```", PYTHON, flags=re.DOTALL)
     removed("quick")
     quick = removed.recipe.read_text()
     monkeypatch.setattr(recipe, "text", lambda name: quick)
     monkeypatch.setenv("EDITKIT_CACHE", str(removed.cache))
     monkeypatch.chdir(tmp_path)
     names: dict = {}
-    exec(compile(code, "README.md", "exec"), names)
+    exec(compile(code, "docs/python.md", "exec"), names)
     assert names["result"].report.verdict.met
     [target] = [row for row in names["report"].rows if row.task == "swear"]
     assert target.after.mean < 0.15 * target.before.mean
@@ -38,10 +39,16 @@ def test_the_python_example_runs(
     assert "bus" in capsys.readouterr().out
 
 
-def test_every_command_and_link_exists() -> None:
+def test_every_command_exists() -> None:
     shell = "".join(re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL))
     for command in re.findall(r"^editkit ([a-z-]+)", shell, flags=re.MULTILINE):
         assert command in main.commands
-    for link in re.findall(r"\]\(([^)#]+)\)", README):
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
+)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8")):
         if not link.startswith("http"):
-            assert (Path(__file__).resolve().parents[1] / link).exists(), link
+            assert (page.parent / link).exists(), link
