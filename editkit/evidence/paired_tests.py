@@ -1,21 +1,19 @@
-"""What a paired comparison shows: exact tests, equivalence, multiplicity, the random-set null, and what n could show.
+"""Has anything changed? Exact tests of paired scores, multiplicity, and the null of random sets.
 
 A score is a number in [0, 1] per example, and every comparison is of the same examples before and after:
 
     before = [1, 1, 0, 1]    after = [0, 1, 0, 0]    exact McNemar p = 0.5
 
-``intervals.py`` has the bounds of the change itself.
+``intervals.py`` has the bounds of the change itself, ``margin_test.py`` shows that it is small.
 """
 
 from __future__ import annotations
 
 from itertools import product
-from statistics import NormalDist
 
 import numpy as np
 
 from editkit.errors import EditkitError
-from editkit.evidence.intervals import moments
 from editkit.evidence.samples import Labels, Numbers, by_cluster, finite, is_binary, paired
 
 FEWEST_CLUSTERS = 6
@@ -33,12 +31,16 @@ def change_p(before: Numbers, after: Numbers, *, rng: np.random.Generator, clust
 
 def mcnemar(before: Numbers, after: Numbers) -> float:
     """Exact two-sided McNemar test of paired 0/1 scores: a fair coin over the pairs that differ."""
-    from scipy.stats import binomtest
-
     first, second = paired(before, after)
     if not (is_binary(first) and is_binary(second)):
         raise EditkitError("McNemar's test needs scores of 0 and 1 only; use sign_flip for scores in between.")
-    lost, gained = int((first > second).sum()), int((second > first).sum())
+    return discordant_p(int((first > second).sum()), int((second > first).sum()))
+
+
+def discordant_p(lost: int, gained: int) -> float:
+    """McNemar's p of so many pairs that differ."""
+    from scipy.stats import binomtest
+
     return 1.0 if lost + gained == 0 else float(binomtest(lost, lost + gained).pvalue)
 
 
@@ -67,21 +69,6 @@ def sign_flip(changes: Numbers, *, rng: np.random.Generator, flips: int = 10_000
     return (1 + hits) / (1 + flips)
 
 
-def equivalence_p(before: Numbers, after: Numbers, *, margin: float, clusters: Labels | None = None) -> float:
-    """TOST: p of "the mean changed by ``margin`` or more". Small p = equivalent within the margin.
-
-    Two one-sided tests, the larger p counts: Student's t with cluster-robust variance, or Bonett-Price for
-    separate 0/1 scores and for changes without variance.
-    """
-    from scipy.stats import norm, t
-
-    if not margin > 0:
-        raise EditkitError(f"An equivalence margin must be above 0 score points, found {margin}.")
-    centre, error, freedom = moments(*paired(before, after), clusters)
-    tail = norm.sf if freedom is None else lambda z: t.sf(z, freedom)
-    return float(max(tail((centre + margin) / error), tail((margin - centre) / error)))
-
-
 def holm(p: Numbers) -> np.ndarray:
     """Holm's correction: p-values valid together, in the order given."""
     values = finite(p, "p-values")
@@ -96,20 +83,3 @@ def random_set_p(change: float, random_changes: Numbers) -> float:
     """Empirical p of the knockout against random sets of its size: (1 + sets that fell as far) / (1 + sets)."""
     values = finite(random_changes, "random-set changes")
     return float((1 + (values <= change + 1e-12).sum()) / (1 + len(values)))
-
-
-def detectable(
-    before: Numbers,
-    after: Numbers,
-    *,
-    clusters: Labels | None = None,
-    alpha: float = 0.05,
-    power: float = 0.8,
-) -> float:
-    """The smallest mean change that this many examples, as variable as these, would have shown (two-sided)."""
-    _, error, _ = moments(*paired(before, after), clusters)
-    return float(min(1.0, (_normal(1 - alpha / 2) + _normal(power)) * error))
-
-
-def _normal(level: float) -> float:
-    return NormalDist().inv_cdf(level)

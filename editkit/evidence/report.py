@@ -17,6 +17,7 @@ from typing import Any
 
 from editkit.errors import EditkitError
 from editkit.evidence import paired_tests
+from editkit.evidence.power import ALPHA, detectable
 from editkit.evidence.row import Row, from_json, to_json
 from editkit.evidence.verdict import Criteria, RandomHeads, Verdict, judge
 
@@ -75,5 +76,9 @@ def report(
 ) -> EvalReport:
     """Correct the rows for multiplicity, judge them, and keep the evidence together."""
     corrected = paired_tests.holm([row.p for row in rows])
-    together = tuple(replace(row, p_holm=float(p)) for row, p in zip(rows, corrected, strict=True))
+    level = ALPHA / max(1, len(rows))
+    together = tuple(
+        replace(row, p_holm=float(p), detectable=None if row.flips is None else detectable(row.flips, level))
+        for row, p in zip(rows, corrected, strict=True)
+    )
     return EvalReport(together, null, criteria, judge(together, criteria, null, noise), tuple(noise))

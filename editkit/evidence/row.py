@@ -15,8 +15,10 @@ from typing import Any, Literal
 import numpy as np
 
 from editkit.errors import EditkitError
-from editkit.evidence import intervals, paired_tests, samples
+from editkit.evidence import intervals, margin_test, paired_tests, samples
 from editkit.evidence.intervals import Interval
+from editkit.evidence.margin_test import Flips
+from editkit.evidence.share_left import share_left
 from editkit.tasks.task import Score
 
 Role = Literal["target", "retain", "transfer", "also"]
@@ -32,10 +34,15 @@ class Row:
         kept: the mean after the edit if every answer that collapsed had kept its old score: what the goal is judged
             by. Equal to ``after.mean`` where nothing collapsed.
         p_holm: ``p`` corrected over all rows of the report; None until the row is in one.
-        p_equivalent: TOST at the damage budget of each task; small = shown to be unchanged.
-        detectable: the smallest change this many examples would have shown (80 % power); None where they lie in too
-            few clusters to show any.
-        clusters: how many clusters the examples lie in, which intervals and p are computed over; None = not known.
+        p_equivalent: exact TOST at the damage budget of each task; small = shown to be unchanged.
+        detectable: the loss that four of five samples like this would have shown, all rows of the report tested
+            together; None until the row is in one, and where no loss would have shown.
+        clusters: how many clusters the examples lie in, which all is computed over; None = each stands alone.
+        lost, gained: how many examples' worth of score went down, and up. With ``n`` and ``clusters`` they give
+            ``p_kept``, ``p_equivalent`` and ``detectable`` again.
+        p_kept: exact p of "the damage budget or more is lost"; small = shown to be kept.
+        left, left_at_most: the share of the score above chance that is left, every answer that collapsed at its old
+            score, and its upper 95 % bound; None where there was none.
     """
 
     task: str
@@ -54,6 +61,23 @@ class Row:
     p_equivalent: float | None = None
     detectable: float | None = None
     clusters: int | None = None
+    lost: float | None = None
+    gained: float | None = None
+    p_kept: float | None = None
+    left: float | None = None
+    left_at_most: float | None = None
+
+    @property
+    def few(self) -> bool:
+        """Whether the examples lie in too few clusters to say anything of others."""
+        return self.clusters is not None and self.clusters < paired_tests.FEWEST_CLUSTERS
+
+    @property
+    def flips(self) -> Flips | None:
+        """What was lost and gained, in clusters where there are any; None: not known."""
+        if self.lost is None or self.gained is None:
+            return None
+        return margin_test.flips(self.lost, self.gained, self.n, self.clusters)
 
 
 def row(
@@ -76,24 +100,33 @@ def row(
     """
     first, second = [before.value for before, _ in pairs], [after.value for _, after in pairs]
     labels = None if clusters is None else samples.labels(clusters)
-    few = labels is not None and len(set(labels)) < paired_tests.FEWEST_CLUSTERS
+    groups = None if labels is None else len(set(labels))
     try:
+        last = [(new if new.valid else old).value for old, new in pairs]
+        left = share_left(first, last, chance=chance, clusters=labels)
+        change = np.subtract(second, first)
+        lost, gained = float(-change.clip(max=0).sum()), float(change.clip(min=0).sum())
+        found = margin_test.flips(lost, gained, len(first), groups)
         return Row(
             task=task,
             role=role,
             split=split,
             n=len(first),
             chance=chance,
-            before=intervals.mean_interval(first, rng=rng, clusters=labels),
-            after=intervals.mean_interval(second, rng=rng, clusters=labels),
-            delta=intervals.change_interval(first, second, rng=rng, clusters=labels),
+            before=intervals.mean_interval(first, clusters=labels),
+            after=intervals.mean_interval(second, clusters=labels),
+            delta=intervals.change_interval(first, second, clusters=labels),
             p=paired_tests.change_p(first, second, rng=rng, clusters=labels),
             collapse_before=float(np.mean([not before.valid for before, _ in pairs])),
             collapse_after=float(np.mean([not after.valid for _, after in pairs])),
-            kept=float(np.mean([(new if new.valid else old).value for old, new in pairs])),
-            p_equivalent=paired_tests.equivalence_p(first, second, margin=margin, clusters=labels),
-            detectable=None if few else paired_tests.detectable(first, second, clusters=labels),
-            clusters=None if labels is None else len(set(labels)),
+            kept=float(np.mean(last)),
+            p_equivalent=margin_test.equivalence(found, margin),
+            clusters=groups,
+            lost=lost,
+            gained=gained,
+            p_kept=margin_test.below_margin(found, margin),
+            left=None if left is None else left.share,
+            left_at_most=None if left is None else left.at_most,
         )
     except EditkitError as error:
         raise EditkitError(f"Task {task!r}, split {split!r}: {error}") from error

@@ -69,9 +69,3 @@ def labels(clusters: Sequence[str]) -> Labels | None:
 def is_binary(values: np.ndarray) -> bool:
     """Whether all scores are 0 or 1."""
     return bool(np.isin(values, (0.0, 1.0)).all())
-
-
-def is_flat(sums: np.ndarray, sizes: np.ndarray) -> bool:
-    """Whether every cluster has the same mean, so that nothing can be resampled."""
-    means = sums / sizes
-    return len(means) < 2 or float(np.ptp(means)) < 1e-12

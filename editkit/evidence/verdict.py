@@ -40,7 +40,8 @@ class RandomHeads:
 
     ``deltas`` holds the target's mean change for each set; ``p`` = (1 + sets at least as strong) / (1 + sets).
     ``examples``: on how many of the row's examples, where not on all; ``delta`` is the found heads' change on the same.
-    ``task``: the target that was asked; None = the only one. ``kind``: what was drawn.
+    ``task``: the target that was asked; None = the only one. ``kind``: what was drawn. ``distinct``: how many of the
+    sets differ; ``floor``: no p below this is possible, be it for want of draws or of sets. None = not known.
     """
 
     sets: int
@@ -50,6 +51,8 @@ class RandomHeads:
     examples: int | None = None
     task: str | None = None
     kind: str = "head"
+    distinct: int | None = None
+    floor: float | None = None
 
 
 @dataclass(frozen=True)
@@ -133,8 +136,12 @@ def _specific(null: RandomHeads) -> tuple[bool, str]:
     text = f"{null.sets} random sets of as many {null.kind}s in the same layers (p = {null.p:.3g})"
     if null.p <= 0.05:
         return True, f"The drop is larger than that of {text}."
-    if null.p <= 1 / (1 + null.sets):
-        return True, f"The drop is larger than that of {text}; 19 sets or more would allow p <= 0.05."
+    floor = 1 / (1 + null.sets) if null.floor is None else null.floor
+    if floor > 0.05:
+        few = (
+            f"only {null.distinct or null.sets} sets differ" if null.sets >= 19 else "19 sets or more would allow less"
+        )
+        return True, f"Not shown to be special, compared with {text}: {few}, p cannot be below {floor:.2g}."
     return False, f"The drop is not special: compared with {text}, some fell as far."
 
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from editkit.errors import EditkitError
 from editkit.evidence.exhibits import Dose
 from editkit.evidence.frontier import FrontierPoint
 from editkit.evidence.intervals import mean_interval
 from editkit.evidence.localization import Localization
 from editkit.evidence.samples import labels
+from editkit.evidence.share_left import ShareLeft, share_left
 from editkit.evidence.verdict import judge
 from editkit.measuring.ledger import Ledger
 from editkit.removal.capability import Capability
@@ -51,7 +50,7 @@ def choose(
     Raises:
         EditkitError: if ``count`` is more than there are to choose from.
     """
-    trial, rng = trial_of(capability, split="choose", seed=seed), np.random.default_rng(seed)
+    trial = trial_of(capability, split="choose", seed=seed)
     ranked = [effect.unit for effect in localization.order]
     if count is not None and count > len(ranked):
         raise EditkitError(
@@ -63,19 +62,19 @@ def choose(
     with ledger.stage("Choosing heads") as ledger:
         unedited = [trial.sheet(ledger, task) for task in capability.targets]
         retained = [trial.sheet(ledger, task) for task in capability.retain]
-        curve = [_dose(0, unedited[0], retained, rng)]
+        curve = [_dose(0, unedited[0], retained)]
         for number in numbers(most, thorough=localization.found):
             if chosen is not None and number > chosen + 2 and number != count:
                 continue  # enough is known of the curve
             heads = ranked[:number]
             sheets = [trial.sheet(ledger, task, heads) for task in capability.targets]
-            shares = [kept(before, after, rng) for before, after in zip(unedited, sheets, strict=True)]
-            share, at_worst = max(share for share, _ in shares), max(high for _, high in shares)
+            shares = [kept(before, after) for before, after in zip(unedited, sheets, strict=True)]
+            share, at_worst = max(one.share for one in shares), max(one.at_most for one in shares)
             reached = share <= capability.recipe.goal
             others = (
                 [trial.sheet(ledger, task, heads) for task in capability.retain] if reached or number == count else []
             )
-            curve.append(_dose(number, trial.least_lost(unedited, sheets)[1], others, rng))
+            curve.append(_dose(number, trial.least_lost(unedited, sheets)[1], others))
             if chosen is None and reached:
                 met = judge(trial.rows([*unedited, *retained], [*sheets, *others]), trial.criteria).met
                 chosen = number if met and at_worst <= capability.recipe.goal else None
@@ -89,17 +88,12 @@ def numbers(most: int, *, thorough: bool) -> list[int]:
     return [number for number in range(1, most + 1) if thorough or number == most or number & (number - 1) == 0]
 
 
-def kept(before: Sheet, after: Sheet, rng: np.random.Generator) -> tuple[float, float]:
-    """The share of the capability that is left, above chance, and the upper end of its 95 % interval.
-
-    An answer that collapsed keeps its old score.
-    """
-    chance = before.task.chance
+def kept(before: Sheet, after: Sheet) -> ShareLeft:
+    """The share of the capability that is left. An answer that collapsed keeps its old score."""
     pairs = zip(before.cells, after.cells, strict=True)
-    values = [new.value if new.valid else old.value for old, new in pairs]
-    left = mean_interval(values, rng=rng, clusters=labels(before.clusters))
-    whole = max(1e-9, before.mean - chance)
-    return max(0.0, left.mean - chance) / whole, max(0.0, left.high - chance) / whole
+    last = [new.value if new.valid else old.value for old, new in pairs]
+    first, groups = [cell.value for cell in before.cells], labels(before.clusters)
+    return share_left(first, last, chance=before.task.chance, clusters=groups) or ShareLeft(1.0, 1.0)
 
 
 def _least(dose: Sequence[Dose]) -> int:
@@ -107,7 +101,7 @@ def _least(dose: Sequence[Dose]) -> int:
     return min(dose, key=lambda point: (round(point.target.mean, 6), point.heads)).heads or 1
 
 
-def _dose(number: int, target: Sheet, retained: Sequence[Sheet], rng: np.random.Generator) -> Dose:
+def _dose(number: int, target: Sheet, retained: Sequence[Sheet]) -> Dose:
     """One point of the dose curve: ``number`` heads out."""
-    interval = mean_interval([cell.value for cell in target.cells], rng=rng, clusters=labels(target.clusters))
+    interval = mean_interval([cell.value for cell in target.cells], clusters=labels(target.clusters))
     return Dose(number, interval, {sheet.task.name: sheet.mean for sheet in retained})

@@ -148,7 +148,7 @@ def _tried(
 
     No dose curve: it shows the strongest heads one after another, and these sets are none of that.
     """
-    trial, rng = trial_of(capability, split="choose", seed=seed), np.random.default_rng(seed)
+    trial = trial_of(capability, split="choose", seed=seed)
     best, least, answered = sets[0], (len(RANKS), 1.0, 1.0), dict[frozenset, FrontierPoint]()
     with ledger.stage("Choosing a set") as staged:
         before = [trial.sheet(staged, task) for task in trial.tasks]
@@ -159,7 +159,7 @@ def _tried(
             pairs = list(zip(before, after, strict=True))[: len(capability.targets)]
             losses = [first.mean - second.mean for first, second in zip(before, after, strict=True)][len(pairs) :]
             beyond = max(losses) - capability.recipe.damage.each
-            rank = ranked(status, beyond, max(kept(*pair, rng)[0] for pair in pairs))
+            rank = ranked(status, beyond, max(kept(*pair).share for pair in pairs))
             if rank < least:
                 best, least = point, rank
             if status == "met" and beyond <= 1e-9:

@@ -54,7 +54,6 @@ class Standings:
 
 def standings(model: LanguageModel, trial: Trial, work: Work, *, stages: Stages = silent) -> Standings:
     """Each task's score with its interval."""
-    rng = np.random.default_rng(trial.seed)
     with opened(work.store) as store:
         sheets = trial.answers(Ledger(model, store, stages), title="Answers")
     return Standings(
@@ -64,7 +63,7 @@ def standings(model: LanguageModel, trial: Trial, work: Work, *, stages: Stages 
                 sheet.task.name,
                 len(sheet.cells),
                 sheet.task.chance,
-                mean_interval([cell.value for cell in sheet.cells], rng=rng, clusters=labels(sheet.clusters)),
+                mean_interval([cell.value for cell in sheet.cells], clusters=labels(sheet.clusters)),
                 float(np.mean([not cell.valid for cell in sheet.cells])),
             )
             for sheet in sheets

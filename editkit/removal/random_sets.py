@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,34 +38,43 @@ def random_heads(
         return None
     few = slice(0, draw.examples)
     architecture, rng = ledger.model.architecture, np.random.default_rng(draw.seed)
-    sets = random_sets(
-        architecture, architecture.knockout(units), draw.sets, rng, aside=architecture.knockout(universal)
-    )
+    chosen, aside = architecture.knockout(units), architecture.knockout(universal)
+    sets = random_sets(architecture, chosen, draw.sets, rng, aside=aside)
     with ledger.stage(f"Random {kind(units)}s", len(sets) * len(before.examples[few])) as ledger:
         cells = task_scores(ledger, before.task, before.examples[few], sets)
     base = np.mean([cell.value for cell in before.cells[few]])
     change = float(np.mean([cell.value for cell in after.cells[few]]) - base)
     deltas = [float(np.mean([cell.value for cell in row]) - base) for row in cells]
     asked = len(before.cells[few])
-    return verdict.random_heads(change, deltas, examples=asked, task=before.task.name, kind=kind(units))
+    null = verdict.random_heads(change, deltas, examples=asked, task=before.task.name, kind=kind(units))
+    possible = math.prod(math.comb(len(pool), need) for pool, need in pools(architecture, chosen, aside))
+    return replace(null, distinct=len({out.places.tobytes() for out in sets}), floor=1 / min(1 + draw.sets, possible))
 
 
 def random_sets(
     architecture: Architecture, chosen: Knockout, count: int, rng: np.random.Generator, *, aside: Knockout = NOTHING
 ) -> list[Knockout]:
-    """``count`` sets as large as ``chosen``, layer by layer and kind by kind, of other units.
+    """``count`` sets as large as ``chosen``, layer by layer and kind by kind.
 
-    Where a layer has too few others, the set takes what there is.
+    The chosen units are drawn like any other: a rank among sets without them would not be one among equals, and a
+    layer of four would give p = 0.02 to any of its heads.
 
     Args:
         aside: units that no set takes: universal heads are left out, as they are left out of the search.
     """
-    taken = (chosen | aside).places
-    starts: list[int] = architecture.starts.tolist()
     drawn: list[list[np.ndarray]] = [[] for _ in range(count)]
-    sites, needs = np.unique(np.searchsorted(starts, chosen.places, side="right") - 1, return_counts=True)
-    for site, need in zip(sites.tolist(), needs.tolist(), strict=True):
-        pool = np.setdiff1d(np.arange(starts[site], starts[site + 1]), taken)
+    for pool, need in pools(architecture, chosen, aside):
         for places in drawn:
-            places.append(rng.choice(pool, size=min(need, len(pool)), replace=False))
+            places.append(np.sort(rng.choice(pool, size=need, replace=False)))
     return [Knockout.of(np.concatenate(places)) for places in drawn]
+
+
+def pools(architecture: Architecture, chosen: Knockout, aside: Knockout = NOTHING) -> list[tuple[np.ndarray, int]]:
+    """What is drawn from, and how many: for each layer and kind of ``chosen``, all that is not ``aside``."""
+    spared = np.setdiff1d(aside.places, chosen.places)
+    starts: list[int] = architecture.starts.tolist()
+    sites, needs = np.unique(np.searchsorted(starts, chosen.places, side="right") - 1, return_counts=True)
+    return [
+        (np.setdiff1d(np.arange(starts[site], starts[site + 1]), spared), need)
+        for site, need in zip(sites.tolist(), needs.tolist(), strict=True)
+    ]
