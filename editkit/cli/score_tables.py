@@ -28,7 +28,7 @@ STYLES = {
     "degraded": "bold red",
 }
 GROUPS = {"target": "to remove", "transfer": "not searched", "also": "also asked"}
-GROUPS |= {"holds": "kept", "uncertain": "not certain", "degraded": "degraded"}
+GROUPS |= {"holds": "kept", "uncertain": "not shown", "degraded": "lost"}
 
 
 def compared(report: EvalReport) -> RenderableType:

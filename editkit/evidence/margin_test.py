@@ -32,6 +32,11 @@ class Flips:
     n: int
 
     @property
+    def churn(self) -> float:
+        """The share that flipped, either way."""
+        return (self.lost + self.gained) / self.n
+
+    @property
     def turned(self) -> Flips:
         """The same with losses for gains."""
         return Flips(self.gained, self.lost, self.n)

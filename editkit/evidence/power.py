@@ -45,7 +45,7 @@ def power(n: int, noise: float, loss: float, level: float) -> float:
 
 def needed(found: Flips, margin: float) -> int:
     """About how many units show, in four of five samples, that less than ``margin`` is lost, if nothing is."""
-    churn = (found.lost + found.gained) / found.n
+    churn = found.churn
     linear = 2 * margin - churn
     gains = (math.sqrt(linear**2 + 4 * churn * margin * (1 - margin)) - linear) / 4  # likeliest under the margin
     under = 2 * gains + margin * (1 - margin)

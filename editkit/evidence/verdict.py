@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -12,10 +11,13 @@ import numpy as np
 
 from editkit.evidence import paired_tests
 from editkit.evidence.intervals import Interval
+from editkit.evidence.power import ALPHA, needed
 from editkit.evidence.row import Row
+from editkit.evidence.share_left import FEW
 
-UNDECIDED = 5
-"""An interval that reaches past this many damage budgets is too wide to excuse a measured loss as noise."""
+FEWEST_SETS = 19
+"""Fewer random sets cannot give p = 0.05."""
+Standing = Literal["kept", "lost", "not shown"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class RandomHeads:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``reduced``: the goal was missed by every certain and specific drop of the targets, within the damage budget."""
+    """``status`` in words: *removed*, *reduced*, *not shown* and *refused*, by the rule of docs/evaluation.md."""
 
     met: bool
     reasons: tuple[str, ...]
@@ -75,11 +77,7 @@ def random_heads(
 def judge(
     rows: Sequence[Row], criteria: Criteria, null: RandomHeads | None = None, noise: Sequence[Row] = ()
 ) -> Verdict:
-    """The verdict, computed: the goal on every target, the random-heads and A/A controls, then the damage budgets.
-
-    A loss beyond the budget is damage when it is more than noise (one-sided 5 %, Bonferroni over the retained tasks),
-    or when the interval is too wide to tell (``UNDECIDED``). Otherwise the reason says what n could not show.
-    """
+    """The verdict, computed by the one rule of docs/evaluation.md."""
     targets = [row for row in rows if row.role == "target"]
     retained = [row for row in rows if row.role == "retain"]
     goal = [_goal(row, criteria) for row in targets]
@@ -87,7 +85,7 @@ def judge(
         goal = [(False, "No target task was measured, so no removal can be claimed.")]
     sound = [] if null is None else [_specific(null)]
     sound += [_steady(noise, criteria)] if noise else []
-    damage = [_damage(row, criteria, len(retained)) for row in retained]
+    damage = [_damage(row, criteria) for row in retained]
     if retained:
         damage.append(_mean_damage(retained, criteria))
     # What failed is read first.
@@ -95,8 +93,19 @@ def judge(
     reached, trusted, spared = (all(passed for passed, _ in findings) for findings in (goal, sound, damage))
     if reached and trusted:
         return Verdict(spared, reasons, "met" if spared else "too-much-damage")
-    reduced = trusted and spared and bool(targets) and all(_reduced(row) for row in targets)
+    special = null is None or null.p <= ALPHA or null.sets < FEWEST_SETS
+    reduced = trusted and spared and special and bool(targets) and all(_reduced(row) for row in targets)
     return Verdict(False, reasons, "reduced" if reduced else "goal-missed")
+
+
+def standing(row: Row, criteria: Criteria) -> Standing:
+    """What is shown of a retained task: ``kept``, its loss is below the budget; ``lost``, it is beyond; or neither."""
+    if row.delta.high < -criteria.damage_each:
+        return "lost"
+    if row.p_kept is None:  # a report of an older editkit: by the interval, where clusters could show it at all
+        enough = row.clusters is None or (1 - criteria.damage_each) ** row.clusters <= ALPHA
+        return "kept" if enough and row.delta.low > -criteria.damage_each else "not shown"
+    return "kept" if row.p_kept <= ALPHA else "not shown"
 
 
 def _goal(row: Row, criteria: Criteria) -> tuple[bool, str]:
@@ -111,13 +120,21 @@ def _goal(row: Row, criteria: Criteria) -> tuple[bool, str]:
         text += f", counting the {row.collapse_after:.0%} collapsed answers as not removed"
     if not _fell(row):
         seen = "" if row.detectable is None else f"; {row.n} examples show a change from {_points(row.detectable)} on"
-        return False, f"{text}; the change of {_change(row.delta)} is within noise (p = {row.p:.2g}){seen}."
-    return share <= criteria.goal + 1e-9, f"{text}; change {_change(row.delta)}."
+        return False, f"{text}; the change of {_change(row.delta)} is not shown to be one (p = {row.p:.2g}){seen}."
+    text = f"{text}; change {_change(row.delta)}"
+    most = share if row.left_at_most is None else row.left_at_most
+    if row.left_at_most is not None:
+        text += f"; at most {_apart(most, criteria.goal)[0]} is kept, with 95 % confidence"
+        if row.clusters is not None and row.clusters < FEW:
+            text += f", of new examples of these {row.clusters} clusters: too few to speak of others"
+    if most > criteria.goal + 1e-9 >= share:
+        text += ". The goal is reached, but not shown: more examples may show it"
+    return most <= criteria.goal + 1e-9, f"{text}."
 
 
 def _fell(row: Row) -> bool:
     """Whether the score certainly fell."""
-    return row.before.low > row.chance and row.delta.high < 0 and row.p <= 0.05
+    return row.before.low > row.chance and row.delta.high < 0 and row.p <= ALPHA
 
 
 def _reduced(row: Row) -> bool:
@@ -133,15 +150,16 @@ def _apart(share: float, goal: float) -> tuple[str, str]:
 
 
 def _specific(null: RandomHeads) -> tuple[bool, str]:
-    text = f"{null.sets} random sets of as many {null.kind}s in the same layers (p = {null.p:.3g})"
-    if null.p <= 0.05:
+    text = f"{null.sets} random sets of as many {null.kind}s in the same layers"
+    if null.distinct is not None and null.distinct < null.sets:
+        text += f", {null.distinct} of them different,"
+    text += f" (p = {null.p:.3g})"
+    if null.p <= ALPHA:
         return True, f"The drop is larger than that of {text}."
     floor = 1 / (1 + null.sets) if null.floor is None else null.floor
-    if floor > 0.05:
-        few = (
-            f"only {null.distinct or null.sets} sets differ" if null.sets >= 19 else "19 sets or more would allow less"
-        )
-        return True, f"Not shown to be special, compared with {text}: {few}, p cannot be below {floor:.2g}."
+    if floor > ALPHA:
+        few = "there are too few sets" if null.sets >= FEWEST_SETS else f"{FEWEST_SETS} sets or more would allow less"
+        return True, f"The drop is not shown to be special, beside {text}: p cannot be below {floor:.2g}, {few}."
     return False, f"The drop is not special: compared with {text}, some fell as far."
 
 
@@ -149,6 +167,10 @@ def _steady(noise: Sequence[Row], criteria: Criteria) -> tuple[bool, str]:
     """A/A: what changes when nothing was changed. More than a damage budget for sure, and no change means anything."""
     row = max(noise, key=lambda row: abs(row.delta.mean))
     text = f"Noise floor: measured twice, the unedited model changed by at most {_change(row.delta)} ({row.task})"
+    flipped = [(row.flips.churn, row.task) for row in noise if row.flips is not None]
+    if flipped:
+        share, task = max(flipped)
+        text += f"; at most {share:.1%} of the answers flipped" + (f" ({task})" if share else "")
     wider = _normal(1 - 0.025 / len(noise)) / _normal(0.975)
     limits = [max(criteria.damage_each, wider * (row.delta.high - row.delta.low) / 2) for row in noise]
     if any(abs(row.delta.mean) > limit for row, limit in zip(noise, limits, strict=True)):
@@ -156,38 +178,33 @@ def _steady(noise: Sequence[Row], criteria: Criteria) -> tuple[bool, str]:
     return True, f"{text}."
 
 
-def _damage(row: Row, criteria: Criteria, tasks: int) -> tuple[bool, str]:
-    budget, text = criteria.damage_each, f"{row.task} changed by {_change(row.delta)} (n = {row.n})"
-    limit = f"the budget is a loss of {_points(budget)}"
-    unseen = "" if row.detectable is None else f"; a change below {_points(row.detectable)} could have gone unseen"
-    if -row.delta.mean <= budget + 1e-9:
-        if row.p_equivalent is not None and row.p_equivalent < 0.05:
-            return True, f"{text}: shown to be unchanged within the margin (TOST p = {row.p_equivalent:.2g})."
-        return True, f"{text}; {limit}{unseen}."
-    above = (row.delta.high - row.delta.mean) / _normal(0.975) * _normal(1 - 0.05 / tasks)
-    if row.delta.mean + above < 0:
-        return False, f"{text}; {limit}."
-    if row.delta.low < -UNDECIDED * budget:
-        return False, f"{text}; {limit}, and {row.n} examples are too few to call this noise: measure more."
-    return True, f"{text}: over the budget of {_points(budget)} but within noise{unseen}."
+def _damage(row: Row, criteria: Criteria) -> tuple[bool, str]:
+    budget, word = criteria.damage_each, standing(row, criteria)
+    text = (
+        f"{row.task} {word}: changed by {_change(row.delta)} (n = {row.n}); the budget is a loss of {_points(budget)}"
+    )
+    within = -row.delta.mean <= budget + 1e-9
+    if word == "lost":
+        return False, f"{text}, and more is lost."
+    if word == "kept":
+        return True, f"{text}, and less is lost{'' if row.p_kept is None else f' (p = {row.p_kept:.2g})'}."
+    if row.few:
+        return within, f"{text}; {row.clusters} clusters are too few to say."
+    if row.flips is not None and budget > 0:
+        units = "examples" if row.clusters in (None, row.n) else "clusters"
+        text += (
+            f"; about {needed(row.flips, budget):,} {units} would show it, if nothing is lost; here are {row.flips.n:,}"
+        )
+    return within, f"{text}." if within else f"{text}. More was lost here than the budget, so it is not let through."
 
 
 def _mean_damage(rows: Sequence[Row], criteria: Criteria) -> tuple[bool, str]:
-    change = float(np.mean([row.delta.mean for row in rows]))
-    errors = [(row.delta.high - row.delta.low) / (2 * _normal(0.975)) for row in rows]
-    error = math.sqrt(sum(part**2 for part in errors)) / len(rows)
-    reach = _normal(0.975) * error
-    together = Interval(change, max(-1.0, change - reach), min(1.0, change + reach))
+    """The mean over tasks. Tasks may ask the same things, so the widths of their intervals are averaged as they are."""
+    change, low, high = (float(np.mean([getattr(row.delta, key) for row in rows])) for key in ("mean", "low", "high"))
     tasks = "The one retained task" if len(rows) == 1 else f"The {len(rows)} retained tasks"
-    text = f"{tasks} changed by {_change(together)} on average"
-    limit = f"the budget is a loss of {_points(criteria.damage_mean)}"
-    if -change <= criteria.damage_mean + 1e-9:
-        return True, f"{text}; {limit}."
-    if change + _normal(0.95) * error < 0:
-        return False, f"{text}; {limit}."
-    if together.low < -UNDECIDED * criteria.damage_mean:
-        return False, f"{text}; {limit}, and there are too few examples to call this noise: measure more."
-    return True, f"{text}: over the budget of {_points(criteria.damage_mean)} but within noise."
+    budget = f"the budget is a loss of {_points(criteria.damage_mean)}"
+    text = f"{tasks} changed by {_change(Interval(change, low, high))} on average; {budget}."
+    return -change <= criteria.damage_mean + 1e-9, text
 
 
 def _points(value: float) -> str:

@@ -76,9 +76,9 @@ def choose(
             )
             curve.append(_dose(number, trial.least_lost(unedited, sheets)[1], others))
             if chosen is None and reached:
-                met = judge(trial.rows([*unedited, *retained], [*sheets, *others]), trial.criteria).met
-                chosen = number if met and at_worst <= capability.recipe.goal else None
-                hoped = hoped or (number if met else None)
+                status = judge(trial.rows([*unedited, *retained], [*sheets, *others]), trial.criteria).status
+                chosen = number if status == "met" and at_worst <= capability.recipe.goal else None
+                hoped = hoped or (number if status in ("met", "reduced") else None)
     number = count or chosen or hoped or _least(curve)
     return Choice(frozenset(ranked[:number]), tuple(curve))
 

@@ -159,10 +159,11 @@ def _tried(
             pairs = list(zip(before, after, strict=True))[: len(capability.targets)]
             losses = [first.mean - second.mean for first, second in zip(before, after, strict=True)][len(pairs) :]
             beyond = max(losses) - capability.recipe.damage.each
-            rank = ranked(status, beyond, max(kept(*pair).share for pair in pairs))
+            left = max(kept(*pair).share for pair in pairs)
+            rank = ranked(status, beyond, left)
             if rank < least:
                 best, least = point, rank
-            if status == "met" and beyond <= 1e-9:
+            if status in ("met", "reduced") and left <= capability.recipe.goal and beyond <= 1e-9:
                 break
     shown = tuple(answered.get(frozenset(point.units), point) for point in frontier)
     return Choice(frozenset(best.units), frontier=shown)

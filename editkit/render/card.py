@@ -22,6 +22,7 @@ from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import BaseModel, Provenance
 from editkit.evidence.report import EvalReport
 from editkit.evidence.row import Row
+from editkit.evidence.verdict import standing
 from editkit.render import frontier, wording
 from editkit.render.collapse import collapse_note
 from editkit.render.front_matter import front_matter, hub_id
@@ -110,6 +111,7 @@ def _evidence(report: EvalReport) -> dict[str, Any]:
     return {
         "held_out": all(row.split == "report" for row in report.rows),
         "rows": report.rows,
+        "words": [prose(_word(row, report)) for row in report.rows],
         "control": _control(report),
         "criteria": Inert(
             f"the target keeps at most {wording.percent(criteria.goal)} % of its score above chance; no retained task "
@@ -118,6 +120,11 @@ def _evidence(report: EvalReport) -> dict[str, Any]:
         ),
         "reasons": report.verdict.reasons,
     }
+
+
+def _word(row: Row, report: EvalReport) -> str:
+    """``target``, ``transfer``, ``also``, or of a retained task what is shown of it."""
+    return f"retain: {standing(row, report.criteria)}" if row.role == "retain" else row.role
 
 
 def _control(report: EvalReport) -> dict[str, Any] | None:
@@ -173,9 +180,9 @@ def _limits(report: EvalReport, exhibits: Exhibits, provenance: Provenance) -> d
     groups = wording.standing(report)
     little = [row for row in wording.retained(report) if wording.says_little(row)]
     lines = [
-        _group("Within the damage budget", groups.holds, "none of the retained tasks can be called unharmed"),
-        _group("Not certain, the interval reaches past the budget", groups.uncertain, "none"),
-        _group("**Degraded**, past the budget or surely lower", groups.degraded, "none of the retained tasks"),
+        _group("*Kept*, a loss below the budget is shown", groups.holds, "of none of the retained tasks"),
+        _group("*Not shown*, too few examples to say which", groups.uncertain, "none"),
+        _group("**Lost**, a loss beyond the budget is shown", groups.degraded, "none of the retained tasks"),
     ]
     if little:
         lines.append(_group("Says little, no better than chance before the edit", little, ""))
@@ -271,17 +278,26 @@ def _cost(report: EvalReport) -> Inert:
     if worst is None:
         return Inert("not measured: there was no task to retain")
     mean = math.fsum(row.delta.mean for row in rows) / len(rows)
-    degraded = _joined([code(row.task) for row in wording.standing(report).degraded], ", ") or "none"
+    groups = wording.standing(report)
+    lost, unsure = (
+        _joined([code(row.task) for row in some], ", ") or "none" for some in (groups.degraded, groups.uncertain)
+    )
     return Inert(
         f"worst of {len(rows)} retained tasks {code(worst.task)}: {wording.points(worst.delta.mean)} points, 95 % "
-        f"interval {wording.span(worst.delta)}; mean {wording.points(mean)} points; degraded: {degraded}"
+        f"interval {wording.span(worst.delta)}; mean {wording.points(mean)} points; not "
+        f"shown to be kept: {unsure}; lost: {lost}"
     )
 
 
 def _sure(edit: Edit, report: EvalReport) -> Inert:
     rows = wording.targets(report)
     corrected = [f"p = {wording.probability(row.p if row.p_holm is None else row.p_holm)}" for row in rows]
-    first = f"{', '.join(corrected)} (paired, Holm). ".replace("= <", "< ") if rows else ""
+    first = f"That it changed at all: {', '.join(corrected)} (paired, Holm). ".replace("= <", "< ") if rows else ""
+    known = [row for row in rows if row.left_at_most is not None]
+    first += "".join(
+        f"Of {code(row.task)} at most {wording.percent(row.left_at_most)} % is left, with 95 % confidence. "
+        for row in known
+    )
     return Inert(first + (wording.null_line(report) or f"Random {edit.kind}s were not measured."))
 
 

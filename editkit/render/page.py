@@ -39,9 +39,9 @@ GROUP_NAMES = {
     "target": "to be removed",
     "transfer": "not searched",
     "also": "also measured",
-    "holds": "within budget",
-    "uncertain": "not certain",
-    "degraded": "degraded",
+    "holds": "kept",
+    "uncertain": "not shown",
+    "degraded": "lost",
 }
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from editkit.edit import Edit
+from editkit.evidence import verdict
 from editkit.evidence.exhibits import Audit
 from editkit.evidence.intervals import Interval
 from editkit.evidence.localization import Localization
@@ -178,6 +179,9 @@ def head_count(edit: Edit, provenance: Provenance) -> str:
     return " and ".join(said) or "no attention head"
 
 
+GROUPS: dict[verdict.Standing, str] = {"kept": "holds", "not shown": "uncertain", "lost": "degraded"}
+
+
 @dataclass(frozen=True)
 class Standing:
     """The retained tasks in three groups; a task is in exactly one."""
@@ -206,12 +210,10 @@ def worst(report: EvalReport) -> Row | None:
 
 
 def standing(report: EvalReport) -> Standing:
-    """Degraded: lost more than the budget, or surely lost. Uncertain: the interval reaches past the budget."""
-    budget = report.criteria.damage_each
+    """By the words of the verdict: *kept*, *not shown*, *lost*."""
     groups: dict[str, list[Row]] = {"holds": [], "uncertain": [], "degraded": []}
     for row in retained(report):
-        lost = row.delta.mean < -budget or row.delta.high < 0
-        groups["degraded" if lost else "uncertain" if row.delta.low < -budget else "holds"].append(row)
+        groups[GROUPS[verdict.standing(row, report.criteria)]].append(row)
     return Standing(*(tuple(groups[key]) for key in ("holds", "uncertain", "degraded")))
 
 
@@ -244,10 +246,10 @@ def conclusion(localization: Localization, report: EvalReport) -> Conclusion:
             f"The search found no small set of {searched(localization)} that carries the capability.",
         )
     line = {
-        "met": "Criteria met",
-        "reduced": "Reduced, not removed: the goal was missed",
-        "goal-missed": "Criteria not met: the capability was not removed to the goal",
-        "too-much-damage": "Criteria not met: the damage to other tasks is over the budget",
+        "met": "Criteria met: removed",
+        "reduced": "Reduced, not removed: the goal is not shown",
+        "goal-missed": "Criteria not met: the capability is not shown to be removed to the goal",
+        "too-much-damage": "Criteria not met: refused, the damage to other tasks is over the budget",
     }[report.verdict.status]
     return Conclusion(report.verdict.met, line, report.verdict.reasons[0] if report.verdict.reasons else "")
 
@@ -263,11 +265,13 @@ def null_line(report: EvalReport) -> str | None:
     if null is None:
         return None
     reached = sum(delta <= null.delta for delta in null.deltas)
+    differ = "" if null.distinct in (None, null.sets) else f" ({null.distinct} of them different)"
+    floor = "" if null.floor is None else f"; {probability(null.floor)} is the least possible"
     average = math.fsum(null.deltas) / len(null.deltas) if null.deltas else math.nan
     return (
-        f"{null.sets} sets of as many random {null.kind}s in the same layers change the target by {points(average)} "
-        f"points on average; {reached or 'none'} of them reached {points(null.delta)}{_where(null.examples)} "
-        f"(p = {probability(null.p)})."
+        f"{null.sets} sets{differ} of as many random {null.kind}s in the same layers change the target by "
+        f"{points(average)} points on average; {reached or 'none'} of them reached {points(null.delta)}"
+        f"{_where(null.examples)} (p = {probability(null.p)}{floor})."
     ).replace("p = <", "p < ")
 
 

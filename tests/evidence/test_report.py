@@ -104,10 +104,15 @@ def test_five_clusters_show_no_change_and_say_nothing_of_how_large_one_would_be(
     ("rows", "null", "status", "because"),
     [
         ([REMOVED, UNCHANGED], STRONG, "met", "2% kept, goal at most 15%"),
-        ([REMOVED, UNCHANGED], None, "met", "shown to be unchanged"),
+        ([REMOVED, UNCHANGED], None, "met", "sort kept: changed by +0.0 points"),
         ([compare("swear", "target", scores(148, 150), scores(60, 150))], STRONG, "reduced", "41% kept"),
         ([compare("swear", "target", scores(20, 20), scores(0, 20))], STRONG, "met", "0% kept"),
-        ([compare("swear", "target", scores(5, 5), scores(0, 5))], STRONG, "goal-missed", "within noise (p = 0.062)"),
+        (
+            [compare("swear", "target", scores(5, 5), scores(0, 5))],
+            STRONG,
+            "goal-missed",
+            "to be one (p = 0.062)",
+        ),
         ([compare("swear", "target", scores(2, 2), scores(0, 2))], STRONG, "goal-missed", "nothing to remove"),
         ([compare("swear", "target", scores(0, 150), scores(0, 150))], None, "goal-missed", "nothing to remove"),
         ([compare("mmlu", "target", scores(40, 150), scores(5, 150), 0.25)], None, "goal-missed", "nothing to remove"),
@@ -125,13 +130,13 @@ def test_five_clusters_show_no_change_and_say_nothing_of_how_large_one_would_be(
             [REMOVED],
             replace(verdict.random_heads(-0.97, [-0.97, 0.0, 0.0, 0.0] * 13), distinct=4, floor=0.25),
             "met",
-            "only 4 sets differ, p cannot be below 0.25",
+            "in the same layers, 4 of them different, (p = 0.264): p cannot be below 0.25",
         ),
         (
             [REMOVED, compare("sort", "retain", scores(140, 150), scores(110, 150))],
             STRONG,
             "too-much-damage",
-            "sort changed by −20.0 points",
+            "sort lost: changed by −20.0 points",
         ),
     ],
 )
@@ -178,41 +183,64 @@ def test_small_losses_that_add_up_miss_the_mean_budget() -> None:
     assert verdict.reasons[0].startswith("The 5 retained tasks changed by −1.8 points")
 
 
-def test_noise_is_not_damage_and_is_said() -> None:
-    """A/A: the same model answers twice with sampling noise; 4 tasks, 300 examples, 5 % flip each way."""
-    source, damaged = rng(3), 0
-    for _ in range(60):
+@pytest.mark.parametrize(("loss", "tasks", "passes"), [(0.0, 4, (0.8, 1.0)), (0.1, 1, (0.0, 0.1))])
+def test_a_harmless_edit_passes_and_twice_the_budget_does_not(
+    loss: float, tasks: int, passes: tuple[float, float]
+) -> None:
+    """200 examples, a budget of 5 points, 10 % churn."""
+    source, runs, met = rng(3), 40, 0
+    criteria = Criteria(damage_each=0.05, damage_mean=0.05)
+    for _ in range(runs):
         rows = []
-        for task in range(4):
-            before = source.random(300) < 0.5
-            after = before ^ (source.random(300) < 0.1)
-            first, second = ([Score(float(value)) for value in arm] for arm in (before, after))
-            rows.append(compare(f"task {task}", "retain", first, second))
-        damaged += report.report([REMOVED, *rows]).verdict.status == "too-much-damage"
-    # Each of the two budgets is tested at 5 %; 60 runs have a standard error of 4 points.
-    assert damaged / 60 <= 0.15
+        for task in range(tasks):
+            lost, gained, _ = source.multinomial(200, [loss + 0.05, 0.05, 0.9 - loss])
+            before = [*scores(200 - gained, 200 - gained), *scores(0, gained)]
+            after = [*scores(0, lost), *scores(200 - lost, 200 - lost)]
+            rows.append(compare(f"task {task}", "retain", before, after))
+        met += report.report([REMOVED, *rows], criteria=criteria).verdict.met
+    assert passes[0] <= met / runs <= passes[1]
 
 
-def test_a_loss_within_noise_is_named_but_is_no_damage() -> None:
-    # 40 lost and 34 gained of 300: a loss of 2 points, exact p = .56.
-    before = scores(150, 300)
-    after = [Score(0.0)] * 40 + scores(110, 110) + [Score(1.0)] * 34 + scores(0, 116)
-    rows = [compare(name, "retain", before, after) for name in ("sort", "recall")]
-    verdict = report.report([REMOVED, *rows], criteria=Criteria(damage_each=0.019, damage_mean=0.015)).verdict
-    assert verdict.met
-    assert sum("but within noise" in reason for reason in verdict.reasons) == 3
+def test_a_loss_of_seven_in_two_hundred_is_neither_kept_nor_let_through() -> None:
+    """The table, the reason and the verdict say one thing of a loss of 3.5 points that may be one of 2."""
+    rows = [compare(f"task {place}", "retain", scores(200, 200), scores(200, 200)) for place in range(7)]
+    seven = compare("sort", "retain", scores(200, 200), scores(193, 200))
+    found = report.report([REMOVED, *rows, seven])
+    assert [verdict.standing(row, found.criteria) for row in found.rows[1:]] == ["kept"] * 7 + ["not shown"]
+    assert found.verdict.status == "too-much-damage"
+    assert found.verdict.reasons[0].startswith("sort not shown: changed by −3.5 points")
+    assert "within noise" not in " ".join(found.verdict.reasons)
+
+
+def test_few_clusters_keep_nothing() -> None:
+    """200 unchanged prompts of one template, or of six, do not show that other templates are unchanged."""
+    for groups, says in ((1, "1 clusters are too few to say"), (6, "clusters would show it")):
+        names = [f"template {place % groups}" for place in range(200)]
+        row = compare("sort", "retain", scores(200, 200), scores(200, 200), clusters=names)
+        found = report.report([REMOVED, row])
+        assert verdict.standing(row, found.criteria) == "not shown"
+        assert found.verdict.met and any(says in reason for reason in found.verdict.reasons)
+
+
+def test_a_goal_that_is_reached_by_chance_is_no_removal() -> None:
+    """Of 30 examples four are left: 13 % is below the goal, and 30 examples do not show it."""
+    found = report.report([compare("swear", "target", scores(30, 30), scores(4, 30))], null=STRONG).verdict
+    assert found.status == "reduced" and "reached, but not shown" in found.reasons[0]
 
 
 def test_few_examples_excuse_nothing() -> None:
     few = compare("sort", "retain", scores(9, 10), scores(7, 10))
     verdict = report.report([REMOVED, few]).verdict
     assert verdict.status == "too-much-damage"
-    assert "measure more" in verdict.reasons[0]
+    assert "not let through" in verdict.reasons[0]
 
 
 def test_what_the_examples_could_not_show_is_said() -> None:
     row = compare("sort", "retain", scores(35, 40), scores(35, 40))
-    assert "could have gone unseen" in report.report([REMOVED, row]).verdict.reasons[-2]
+    assert (
+        "about 183 examples would show it, if nothing is lost; here are 40"
+        in report.report([REMOVED, row]).verdict.reasons[-2]
+    )
 
 
 def test_p_values_are_corrected_over_the_rows() -> None:
@@ -245,7 +273,11 @@ def test_what_is_no_report_is_refused(text: str) -> None:
     [
         (150, True, "measured twice, the unedited model changed by at most +0.0 points"),
         (149, True, "changed by at most −0.7 points"),
-        (130, False, "changed by at most −13.3 points [−18.9, −7.1] (sort): this measurement is not steady enough"),
+        (
+            130,
+            False,
+            "changed by at most −13.3 points [−18.9, −7.1] (sort); at most 13.3% of the answers flipped",
+        ),
     ],
 )
 def test_the_noise_floor_is_said_and_can_fail_a_verdict(after: int, met: bool, says: str) -> None:
