@@ -185,7 +185,7 @@ def _worst(scores: dict[str, Any], name: str) -> str:
 
 
 def _change(arms: list[list[float]]) -> Interval:
-    return change_interval(*arms, rng=np.random.default_rng(0))
+    return change_interval(arms[0], arms[1])
 
 
 def _row(arms: list[list[float]]) -> str:

@@ -142,9 +142,9 @@ def _tried(
     sets: Sequence[FrontierPoint],
     seed: int,
 ) -> Choice:
-    """Real answers on ``choose``, set after set, until one meets the criteria and no retained task is beyond its
-    budget, be it by chance. Else the best: by its status, then by the points over the budget, then by what is left of
-    the target.
+    """Real answers on ``choose``, set after set, until one is selective, reaches the goal and puts no retained task
+    beyond its budget, be it by chance. Else the best: by its status, then by the points over the budget, then by what
+    is left of the target.
 
     No dose curve: it shows the strongest heads one after another, and these sets are none of that.
     """

@@ -32,7 +32,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 @pytest.mark.parametrize(("right", "n"), [(0, 200), (3, 200), (200, 200), (770, 1000)])
 def test_a_binary_arm_has_the_interval_of_agresti_and_coull(right: int, n: int) -> None:
     found = intervals.mean_interval([1.0] * right + [0.0] * (n - right))
-    low, high = proportion_confint(right, n, method="agresti_coull")
+    low, high = (float(bound) for bound in proportion_confint(right, n, method="agresti_coull"))  # pyright: ignore
     assert found.mean == right / n and found.high > found.low
     # Student's t in place of the normal: 1 % wider at n = 200.
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.01 * (high - low))
@@ -165,7 +165,7 @@ def test_a_loss_of_the_margin_is_called_less_in_at_most_one_of_twenty() -> None:
     for n, margin, churn in [(200, 0.02, 0.0), (150, 0.02, 0.02), (120, 0.05, 0.1), (500, 0.05, 0.2)]:
         counts = source.multinomial(n, [margin + churn / 2, churn / 2, 1 - margin - churn], runs)
         pairs, often = np.unique(counts[:, :2], axis=0, return_counts=True)
-        p = [below_margin(Flips(*pair, n), margin) for pair in pairs.tolist()]
+        p = [below_margin(Flips(lost, gained, n), margin) for lost, gained in pairs.tolist()]
         # A standard error of .6 points. The normal approximation in its place calls it so in 8.8 % at n = 200.
         assert often[np.array(p) <= 0.05].sum() / runs <= 0.065, (n, margin, churn)
 
