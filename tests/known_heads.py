@@ -18,6 +18,6 @@ FOUND = Localization(
     "one-shot", 0, 144.0, tuple(Effect(head, -0.3, -0.4, -0.2, 0.001, 1.0) for head in HEADS), (), found=True
 )
 RECIPE = Recipe.model_validate({
-    "capability": "swear", "target": "swear", "retain": ["facts"], "random_sets": 2, "random_examples": 4,
+    "capability": "swear", "target": "swear", "retain": ["facts"], "random_sets": 2, "random_examples": 4, "goal": 0.3,
     "examples": {"choose": 8, "report": 12}, "damage": {"each": 0.3, "mean": 0.3},
 })  # fmt: skip
