@@ -2,13 +2,15 @@
 
 A list by effect on the target is led by heads that everything needs, and damage does not add up. So sets are searched
 with likelihoods (``localizers.set_search``), on every format of the target and on every retained task, and the
-strongest sets of the frontier are tried with real answers on ``choose``.
+strongest sets of the frontier are tried with real answers on ``choose``. Likelihoods underrate what answers lose: where
+the best set of neurons still costs a retained task more than its budget, the neurons that task depends on most are left
+out of it, and what remains is tried too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -17,14 +19,17 @@ from editkit.evidence.frontier import FrontierPoint
 from editkit.evidence.localization import Localization
 from editkit.evidence.verdict import judge
 from editkit.localizers.protocol import Measure
-from editkit.localizers.set_search import Budget, Measured, Point, ordered_search, set_search
+from editkit.localizers.set_search import Budget, Measured, ordered_search, set_search
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
 from editkit.removal.capability import Capability
 from editkit.removal.choose import Choice, kept
 from editkit.removal.find_heads import control_measures
-from editkit.removal.trial import Sheet, trial_of
-from editkit.tasks.task import examples_of
+from editkit.removal.find_neurons import ATTRIBUTED
+from editkit.removal.recipe import Recipe
+from editkit.removal.spare import smaller_sets
+from editkit.removal.trial import Sheet, Trial, trial_of
+from editkit.tasks.task import Task, examples_of
 from editkit.units import Head, Neuron, Unit
 
 BY_EFFECT, BY_CONTRAST, LOOKED_AT = 12, 8, 36
@@ -39,48 +44,124 @@ BLOCKS = (8, 8, 14, 15, 15, 30, 30, 60, 60)
 """Sizes of the blocks of neurons, from the first by contrast on: 8, 16, 30, 45, 60, ... are out."""
 TRIED = 6
 """Sets of the frontier that are tried with real answers."""
+SPARED = 2
+"""How many retained tasks a set beyond its budget is made smaller for."""
+
+
+@dataclass(frozen=True)
+class Likelihoods:
+    """What the target and the retained tasks lose in likelihood, on ``locate``."""
+
+    ledger: Ledger
+    targets: Mapping[str, LikelihoodMeasure]
+    controls: Mapping[str, LikelihoodMeasure]
+
+    def lost(self, groups: Sequence[Group]) -> tuple[Measured, Measured]:
+        """What is lost under masks over ``groups``: by the target, as shares of its score; by the retained tasks."""
+        columns, every = tuple(map(self.ledger.model.architecture.knockout, groups)), np.arange(len(groups))
+
+        def over(measures: Mapping[str, LikelihoodMeasure]) -> dict[str, LikelihoodMeasure]:
+            return {name: replace(each, columns=columns) for name, each in measures.items()}
+
+        return lost(over(self.targets), every, shares=True), lost(over(self.controls), every)
+
+    def points(self, sets: Sequence[Group]) -> list[FrontierPoint]:
+        """Each of ``sets``, measured."""
+        drops, damages = self.lost(sets)
+        each = np.eye(len(sets), dtype=bool)
+        return [self.point(*row) for row in zip(sets, drops(each), damages(each), strict=True)] if sets else []
+
+    def point(self, units: Group, drops: Sequence[float], damages: Sequence[float]) -> FrontierPoint:
+        """A set that was measured."""
+        left = [min(1.0, max(0.0, 1.0 - float(drop))) for drop in drops]
+        lost = map(float, damages)
+        return FrontierPoint(
+            units, dict(zip(self.targets, left, strict=True)), dict(zip(self.controls, lost, strict=True))
+        )
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A set with real answers on ``choose``.
+
+    Args:
+        worst: the retained task that lost most, and ``beyond`` by how much more than its budget.
+        left: the share of the target that is left, in the format that keeps most.
+    """
+
+    point: FrontierPoint
+    status: str
+    worst: Task
+    beyond: float
+    left: float
+
+    @property
+    def rank(self) -> tuple[int, float, float]:
+        return ranked(self.status, self.beyond, self.left)
+
+    def good(self, goal: float) -> bool:
+        """Whether it is selective, reaches the goal and puts no retained task beyond its budget, be it by chance."""
+        return self.status in ("met", "reduced") and self.left <= goal and self.beyond <= 1e-9
 
 
 def choose_set(ledger: Ledger, capability: Capability, localization: Localization, *, seed: int = 0) -> Choice:
-    """The strongest set of the frontier that meets the goal within the budget; else the one that takes most."""
-    frontier = search(ledger, capability, localization)
-    sets = [point for point in frontier if point.units] or [replace(frontier[0], units=localization.top(1))]
-    return _tried(ledger, capability, frontier, strongest(sets, capability), seed)
+    """Real answers to the strongest sets of the frontier, one after another, until one is good; else the best of them:
+    by its status, then by the points over the budget, then by what is left of the target.
 
-
-def search(ledger: Ledger, capability: Capability, localization: Localization) -> tuple[FrontierPoint, ...]:
-    """The frontier by likelihoods on ``locate``, the least damage first."""
+    No dose curve: it shows the strongest heads one after another, and these sets are none of that.
+    """
     recipe = capability.recipe
     with ledger.stage("Searching sets") as staged:
-        targets = {
-            task.name: likelihood_measure(staged, task, examples_of(task, "locate", limit=recipe.universal_examples))
-            for task in capability.targets
-        }
-        controls = control_measures(staged, capability.retain, recipe.universal_examples)
+        likelihoods = _likelihoods(staged, capability)
+        frontier = search(likelihoods, localization, recipe)
+    sets = [point for point in frontier if point.units] or [replace(frontier[0], units=localization.top(1))]
+    trial, tried = trial_of(capability, split="choose", seed=seed), list[Tried]()
+    with ledger.stage("Choosing a set") as staged:
+        before = [trial.sheet(staged, task) for task in trial.tasks]
+        waiting = iter(strongest(sets, capability))
+        for point in waiting:
+            tried.append(_tried(staged, trial, capability, before, point))
+            if tried[-1].good(recipe.goal):
+                break
+        best = min(tried, key=lambda each: each.rank)
+        for _ in range(SPARED):
+            if best.beyond <= 1e-9:
+                break
+            examples = max(ATTRIBUTED, recipe.universal_examples)
+            smaller = likelihoods.points(smaller_sets(staged, best.worst, best.point.units, examples=examples))
+            tried += [_tried(staged, trial, capability, before, point) for point in smaller]
+            better = min(tried, key=lambda each: each.rank)
+            if better is best:
+                break
+            best = better
+    answered = {frozenset(each.point.units): each.point for each in tried}
+    rest = [point for point in frontier if frozenset(point.units) not in answered]
+    shown = sorted(
+        [*rest, *answered.values()], key=lambda point: (point.worst, point.mean) if point.units else (-1.0, 0.0)
+    )
+    return Choice(frozenset(best.point.units), frontier=tuple(shown))
 
-        def measures_of(groups: Sequence[Group]) -> tuple[Measured, Measured]:
-            columns, every = tuple(map(ledger.model.architecture.knockout, groups)), np.arange(len(groups))
 
-            def over(measures: Mapping[str, LikelihoodMeasure]) -> dict[str, LikelihoodMeasure]:
-                return {name: replace(each, columns=columns) for name, each in measures.items()}
+def search(likelihoods: Likelihoods, localization: Localization, recipe: Recipe) -> tuple[FrontierPoint, ...]:
+    """The frontier by likelihoods, the least damage first."""
+    groups = [*_heads(localization, likelihoods.lost), *_blocks(localization)]
+    drops, damages = likelihoods.lost(groups)
+    budget = Budget(SHARE * recipe.damage.each, SHARE * recipe.damage.mean, recipe.max_heads)
+    searched = ordered_search if recipe.units == "neurons" else set_search
+    points = searched(drops, damages, len(groups), budget).points
+    return tuple(
+        likelihoods.point(tuple(unit for group in point.units for unit in groups[group]), point.drops, point.damages)
+        for point in points
+    )
 
-            return lost(over(targets), every, shares=True), lost(over(controls), every)
 
-        groups = [*_heads(localization, measures_of), *_blocks(localization)]
-        drops, damages = measures_of(groups)
-        budget = Budget(SHARE * recipe.damage.each, SHARE * recipe.damage.mean, recipe.max_heads)
-        searched = ordered_search if recipe.units == "neurons" else set_search
-        points = searched(drops, damages, len(groups), budget).points
-
-    def shown(point: Point) -> FrontierPoint:
-        left = (min(1.0, max(0.0, 1.0 - drop)) for drop in point.drops)
-        return FrontierPoint(
-            tuple(unit for group in point.units for unit in groups[group]),
-            dict(zip(targets, left, strict=True)),
-            dict(zip(controls, point.damages, strict=True)),
-        )
-
-    return tuple(shown(point) for point in points)
+def _likelihoods(ledger: Ledger, capability: Capability) -> Likelihoods:
+    limit = capability.recipe.universal_examples
+    targets = {
+        task.name: likelihood_measure(ledger, task, examples_of(task, "locate", limit=limit))
+        for task in capability.targets
+    }
+    return Likelihoods(ledger, targets, control_measures(ledger, capability.retain, limit))
 
 
 def _heads(localization: Localization, measures_of: MeasuresOf) -> list[Group]:
@@ -136,37 +217,19 @@ def strongest(points: Sequence[FrontierPoint], capability: Capability) -> list[F
 
 
 def _tried(
-    ledger: Ledger,
-    capability: Capability,
-    frontier: Sequence[FrontierPoint],
-    sets: Sequence[FrontierPoint],
-    seed: int,
-) -> Choice:
-    """Real answers on ``choose``, set after set, until one is selective, reaches the goal and puts no retained task
-    beyond its budget, be it by chance. Else the best: by its status, then by the points over the budget, then by what
-    is left of the target.
-
-    No dose curve: it shows the strongest heads one after another, and these sets are none of that.
-    """
-    trial = trial_of(capability, split="choose", seed=seed)
-    best, least, answered = sets[0], (len(RANKS), 1.0, 1.0), dict[frozenset, FrontierPoint]()
-    with ledger.stage("Choosing a set") as staged:
-        before = [trial.sheet(staged, task) for task in trial.tasks]
-        for point in sets:
-            after = [trial.sheet(staged, task, point.units) for task in trial.tasks]
-            answered[frozenset(point.units)] = replace(point, answers=_answers(before, after))
-            status = judge(trial.rows(before, after), trial.criteria).status
-            pairs = list(zip(before, after, strict=True))[: len(capability.targets)]
-            losses = [first.mean - second.mean for first, second in zip(before, after, strict=True)][len(pairs) :]
-            beyond = max(losses) - capability.recipe.damage.each
-            left = max(kept(*pair).share for pair in pairs)
-            rank = ranked(status, beyond, left)
-            if rank < least:
-                best, least = point, rank
-            if status in ("met", "reduced") and left <= capability.recipe.goal and beyond <= 1e-9:
-                break
-    shown = tuple(answered.get(frozenset(point.units), point) for point in frontier)
-    return Choice(frozenset(best.units), frontier=shown)
+    ledger: Ledger, trial: Trial, capability: Capability, before: Sequence[Sheet], point: FrontierPoint
+) -> Tried:
+    """One set's answers to all tasks of the trial."""
+    after = [trial.sheet(ledger, task, point.units) for task in trial.tasks]
+    pairs, count = list(zip(before, after, strict=True)), len(capability.targets)
+    lost, worst = max(((one.mean - other.mean, one.task) for one, other in pairs[count:]), key=lambda each: each[0])
+    return Tried(
+        replace(point, answers={one.task.name: (one.mean, other.mean) for one, other in pairs}),
+        judge(trial.rows(before, after), trial.criteria).status,
+        worst,
+        lost - capability.recipe.damage.each,
+        max(kept(*pair).share for pair in pairs[:count]),
+    )
 
 
 RANKS = {"met": 0, "reduced": 1, "goal-missed": 2, "too-much-damage": 3}
@@ -181,7 +244,3 @@ def ranked(status: str, beyond: float, left: float) -> tuple[int, float, float]:
         left: the share of the target that is left, in the format that keeps most.
     """
     return RANKS[status], round(max(0.0, beyond), 2), left
-
-
-def _answers(before: Sequence[Sheet], after: Sequence[Sheet]) -> dict[str, tuple[float, float]]:
-    return {first.task.name: (first.mean, second.mean) for first, second in zip(before, after, strict=True)}

@@ -5,19 +5,27 @@ If one fails: a removal takes heads that everything needs, because they lead the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from editkit.evidence.frontier import FrontierPoint
+from editkit.measuring.attribution import attributions
 from editkit.measuring.ledger import Ledger
+from editkit.measuring.likelihood import likelihood_measure
 from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
+from editkit.removal import choose_set as choosing
 from editkit.removal import recipe as recipes
 from editkit.removal.capability import capability
 from editkit.removal.choose_set import BY_CONTRAST, BY_EFFECT, candidates, choose_set, lost, ranked, strongest
-from editkit.units import Head
-from tests.known_heads import FOUND, HEADS
+from editkit.removal.spare import smaller_sets
+from editkit.tasks.builtin import TASKS
+from editkit.tasks.task import Task, examples_of
+from editkit.units import Head, Neuron, Unit, parse
+from tests.known_heads import FOUND, HEADS, TRUTH
 from tests.planted import Planted
 
 
@@ -75,3 +83,46 @@ def test_on_the_organism_the_planted_heads_are_chosen_without_the_others(organis
     assert choice.units <= set(HEADS), "a head that takes nothing is not taken"
     assert choice.units and choice.dose == ()
     assert any(point.answers for point in choice.frontier)
+
+
+RHYME = [parse(head) for head in TRUTH["planted"]["rhyme"]]
+SWEAR_AND_RHYME = "capability: swear\ntarget: swear\nretain: [rhyme]\nchoose: set\nuniversal_examples: 8\n"
+
+
+def test_what_a_retained_task_depends_on_most_is_left_out_first_and_heads_stay(organism: LanguageModel) -> None:
+    neurons = [Neuron(layer, index) for layer in (2, 3) for index in range(40)]
+    with opened(None) as store:
+        ledger = Ledger(organism, store)
+        sets = smaller_sets(ledger, TASKS["rhyme"], [*HEADS, *neurons], examples=12)
+        assert smaller_sets(ledger, TASKS["rhyme"], HEADS, examples=12) == []
+        measure = likelihood_measure(ledger, TASKS["rhyme"], examples_of(TASKS["rhyme"], "locate", limit=12))
+        rows = [organism.encode(anchor.requests[anchor.pick]) for anchor in measure.anchors]
+    given = {
+        Neuron(site.layer, index): score
+        for site in organism.architecture.neuron_sites
+        for index, score in enumerate(attributions(organism, rows, [site])[0].mean(axis=0))
+    }
+    for number, units in zip((4, 8, 16), sets, strict=True):
+        left_out = set(neurons) - set(units)
+        assert len(left_out) == number and set(HEADS) <= set(units)
+        assert min(given[unit] for unit in left_out) >= max(given[unit] for unit in set(neurons) - left_out)
+
+
+def test_a_set_beyond_its_budget_is_made_smaller_for_the_task_that_loses(
+    organism: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heads of swearing and one of rhyming: the latter goes, and swearing is gone all the same."""
+    capable, asked = capability(recipes.parse(SWEAR_AND_RHYME + "examples: {choose: 16}\n", where="here")), []
+    whole = FrontierPoint((*HEADS, *RHYME), {"swear": 0.0}, {"rhyme": 0.0})
+
+    def smaller(ledger: Ledger, task: Task, units: Sequence[Unit], *, examples: int) -> list[tuple[Unit, ...]]:
+        asked.append((task.name, tuple(units), examples))
+        return [tuple(HEADS), tuple(HEADS[:1])]
+
+    monkeypatch.setattr(choosing, "search", lambda *_: (whole,))
+    monkeypatch.setattr(choosing, "smaller_sets", smaller)
+    with opened(None) as store:
+        choice = choose_set(Ledger(organism, store), capable, FOUND)
+    assert asked == [("rhyme", whole.units, choosing.ATTRIBUTED)]
+    assert choice.units == set(HEADS)
+    assert {point.units for point in choice.frontier if point.answers} == {whole.units, tuple(HEADS), tuple(HEADS[:1])}
