@@ -1,7 +1,7 @@
 """A realistic, made-up set of evidence for the renderers: 6 layers x 24 heads, 5 removed, 8 retained tasks.
 
 ``evidence()`` is what a good run gives; ``evidence(status="too-much-damage")`` one that failed; ``hostile(text)`` puts
-the text into every field that a model, a recipe or a user controls.
+the text into every field that a model, a recipe or a user controls; ``measured()`` has examples behind its rows.
 """
 
 from __future__ import annotations
@@ -11,15 +11,19 @@ from pathlib import Path
 
 import numpy as np
 
+import editkit
 from editkit.edit import Base, Edit
+from editkit.evidence.examples import Asked, sha256
 from editkit.evidence.exhibits import Audit, Dose, Exhibits, Transcript
 from editkit.evidence.intervals import Interval
 from editkit.evidence.localization import Effect, Localization
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import BaseModel, LayerShape, Provenance
+from editkit.evidence.recomputed import recomputed
 from editkit.evidence.report import EvalReport, report
 from editkit.evidence.row import Row
-from editkit.evidence.verdict import random_heads
+from editkit.evidence.verdict import Criteria, random_heads
+from editkit.tasks.task import Score
 from editkit.units import Head, Neuron
 
 REMOVED = {Head(1, 5): -0.46, Head(2, 17): -0.38, Head(2, 3): -0.29, Head(4, 11): -0.22, Head(3, 20): -0.13}
@@ -216,3 +220,40 @@ def neurons() -> Outcome:
         exhibits=replace(good.exhibits, dose=()),
         provenance=replace(good.provenance, shape=tuple(replace(one, neurons=96) for one in good.provenance.shape)),
     )
+
+
+RECIPE = {
+    "capability": "swear",
+    "target": "swear",
+    "retain": ["rhyme", "facts"],
+    "transfer": [],
+    "also": [],
+    "goal": 0.15,
+    "damage": {"each": 0.05, "mean": 0.03},
+}
+
+
+def measured() -> Outcome:
+    """Evidence whose rows are computed from its examples: swearing goes, nothing else does."""
+    good = evidence()
+    scores = {"swear": (1, 0), "rhyme": (1, 1), "facts": (1, 1)}
+    asked = []
+    for task, (before, after) in scores.items():
+        for at in range(100):
+            old, new = float(before if at % 20 else 0), float(after if at % 20 else 0)
+            answers = (f"{task} {at}: {old:g}", f"{task} {at}: {new:g}")
+            cluster = f"kind {at % 50}"
+            again = Score(old if at != 7 else 0.0)
+            prompt = sha256(f"{task} {at}?")
+            asked.append(Asked(task, f"{task} {at}", cluster, prompt, answers, Score(old), Score(new), again))
+    shown = tuple(Transcript(each.task, f"{each.example}?", *each.answers) for each in asked[::60])
+    criteria = Criteria(0.15, 0.05, 0.03)
+    null = random_heads(-0.95, [-0.01 * at for at in range(20)], examples=40, task="swear")
+    rough = [
+        replace(good.report.rows[0], task=task, role=role, split="report", chance=0.0)
+        for task, role in (("swear", "target"), ("rhyme", "retain"), ("facts", "retain"))
+    ]
+    made = recomputed(EvalReport(tuple(rough), null, criteria, good.report.verdict), asked, seed=0)
+    assert made.verdict.status == "met", made.verdict
+    provenance = replace(good.provenance, seeds={"run": 0}, versions={"editkit": editkit.__version__})
+    return replace(good, report=made, exhibits=Exhibits((), shown), provenance=provenance, examples=tuple(asked))

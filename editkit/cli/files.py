@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +59,18 @@ def bake(as_json: bool, **options: Any) -> None:
 def verify(out: Path, base: str | None, as_json: bool) -> None:
     """Check that an output is what was written.
 
-    Re-hash; exactly the edited slices differ from the base and are zero. Exit code 5 if not.
+    Re-hash; exactly the edited slices differ from the base and are zero; report, card and page say what the examples
+    say. Exit code 5 if not.
     """
     from editkit.cli.stages import on_stderr
+    from editkit.render.evidence_check import check
     from editkit.writing.verify import verify as checked
 
-    found = checked(out, base, stages=on_stderr())
-    print_json(found.to_dict()) if as_json else say(found.describe())
+    found, evidence = checked(out, base, stages=on_stderr()), check(out)
+    if as_json:
+        print_json(found.to_dict() | {"evidence": asdict(evidence)})
+    else:
+        say(f"{found.describe()} {evidence.note}".rstrip())
 
 
 @click.command()

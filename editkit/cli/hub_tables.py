@@ -62,7 +62,7 @@ def verification(found: Verification) -> RenderableType:
         "edited": ", ".join(found.edited) or "no file",
         "unchanged": f"{_files(found.unchanged)}, the base's by hash",
         "read": f"{found.read:,} bytes",
-    }
+    } | ({"evidence": found.evidence} if found.evidence else {})
     line = Text.assemble((" ✓ ", "bold green"), ("Exactly the stated slices differ from the base.", "bold green"))
     return Group(Text(), line, Text(), pairs(facts), Text())
 

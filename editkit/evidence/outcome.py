@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from editkit.edit import Edit
+from editkit.evidence.examples import Asked
 from editkit.evidence.exhibits import Exhibits
 from editkit.evidence.localization import Localization
 from editkit.evidence.provenance import Provenance
@@ -20,7 +21,12 @@ from editkit.units import show
 
 @dataclass(frozen=True)
 class Outcome:
-    """The evidence of one removal. ``out`` is where it lies."""
+    """The evidence of one removal.
+
+    Args:
+        out: where it lies.
+        examples: what the rows are made of; empty where a release made it that kept none.
+    """
 
     out: Path
     edit: Edit
@@ -28,6 +34,7 @@ class Outcome:
     report: EvalReport
     exhibits: Exhibits
     provenance: Provenance
+    examples: tuple[Asked, ...] = ()
 
     def summary(self) -> dict[str, Any]:
         """One JSON document: what was removed, the verdict, the rows, where the files are."""

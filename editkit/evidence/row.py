@@ -80,6 +80,29 @@ class Row:
         return margin_test.flips(self.lost, self.gained, self.n, self.clusters)
 
 
+@dataclass(frozen=True)
+class Sample:
+    """One task's scores of the same examples twice: what a row is computed from.
+
+    Args:
+        pairs: each example's score before and after.
+        clusters: each example's ``cluster``; an empty name stands alone.
+    """
+
+    task: str
+    role: Role
+    split: str
+    chance: float
+    pairs: Sequence[tuple[Score, Score]]
+    clusters: Sequence[str]
+
+
+def rows(samples: Sequence[Sample], *, margin: float, seed: int) -> list[Row]:
+    """A row for each sample. Deterministic in ``seed``, so that whoever has the scores computes the same rows."""
+    rng = np.random.default_rng(seed)
+    return [row(**vars(sample), rng=rng, margin=margin) for sample in samples]
+
+
 def row(
     task: str,
     role: Role,

@@ -16,6 +16,7 @@ from editkit.checkpoints import headers
 from editkit.checkpoints.files import is_relative_name, printable
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
+from editkit.evidence import examples
 from editkit.hub.metadata import save_hollow
 from editkit.hub.remote import PIECE, RemoteFile, read_bytes
 from editkit.writing import manifest, undo_file
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 EDIT = "editkit/edit.json"
+MEASURED = (
+    *("README.md", "editkit/report.html", "editkit/report.json", "editkit/provenance.json"),
+    *("editkit/localization.json", examples.NAME),
+)
+MOST_BYTES = 64 << 20
+"""Of one of these files. A page of a large model has a few million."""
 
 
 class PublishedEdit:
@@ -57,6 +64,18 @@ class PublishedEdit:
             if path.endswith(".safetensors") and "/" not in path:
                 save_hollow(partial(self._fetch, path), self.there[path].size, self.folder / path)
         return record
+
+    def fetch_record(self) -> None:
+        """Fetch what was measured, and what card and page say of it.
+
+        Raises:
+            IntegrityError: a file is larger than any that a run writes.
+        """
+        for path in MEASURED:
+            if path in self.there and self.there[path].size > MOST_BYTES:
+                raise IntegrityError(f"{self.repo}: {path} is larger than any that a run writes.")
+            if path in self.there:
+                self._save(path)
 
     @property
     def edit(self) -> Edit:

@@ -30,6 +30,7 @@ from editkit.errors import EditkitError, IntegrityError
 from editkit.hub.changes import git_sha1
 from editkit.hub.published import PublishedEdit
 from editkit.hub.remote import RemoteFile, connect, head_of, listing
+from editkit.render.evidence_check import check
 from editkit.units import show
 from editkit.writing import manifest, undo_file
 from editkit.writing.plan import place_of
@@ -53,6 +54,7 @@ class Verification:
         unchanged: how many files are the base's, by hash.
         zeroed: bytes seen to be zero.
         read: bytes downloaded in all.
+        evidence: what of its numbers was computed again, in words; empty where nothing was measured.
     """
 
     repo: str
@@ -63,6 +65,7 @@ class Verification:
     unchanged: int
     zeroed: int
     read: int
+    evidence: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,7 @@ def pull_verify(
 
 def _verify(published: PublishedEdit, base: str | Path | None) -> Verification:
     record = published.fetch_evidence()
+    published.fetch_record()
     edit = published.edit
     back = undo_file.read(published.folder)
     if not edit.base == record.base == back.base:
@@ -128,6 +132,7 @@ def _verify(published: PublishedEdit, base: str | Path | None) -> Verification:
     if wrong:
         lines = "".join(f"\n  {line}" for line in sorted(set(wrong)))
         raise IntegrityError(f"{published.repo} at {published.commit} is not what it says:{lines}")
+    evidence = check(published.folder)
     return Verification(
         repo=published.repo,
         commit=published.commit,
@@ -137,6 +142,7 @@ def _verify(published: PublishedEdit, base: str | Path | None) -> Verification:
         unchanged=sum(kept.at not in edited for kept in back.files.values()),
         zeroed=sum(reading.zeroed for reading in readings.values()),
         read=published.read,
+        evidence=evidence.note,
     )
 
 

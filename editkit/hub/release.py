@@ -23,6 +23,7 @@ from editkit.edit import Edit
 from editkit.errors import EditkitError
 from editkit.hub.changes import LocalFile
 from editkit.render import evidence_folder
+from editkit.render.evidence_check import check
 from editkit.render.inert import prose
 from editkit.writing import manifest
 from editkit.writing.verify import verify
@@ -49,10 +50,11 @@ def read_release(out: Path, *, allow_unmet: bool = False) -> Release:
     """Read a finished checkpoint: ``verify`` re-hashes its files, so the manifest's hashes are theirs.
 
     Raises:
-        IntegrityError: when a file is not what the manifest says.
+        IntegrityError: when a file is not what the manifest says, or a number is not what the examples give.
         EditkitError: when there is no evidence, or the verdict was not met and ``allow_unmet`` is False.
     """
     verify(out)
+    check(out)
     edit = Edit.from_json(_text(out, "editkit/edit.json"), where="editkit/edit.json")
     record = manifest.read(out)
     files = {path: LocalFile(path, size, digest, out / path) for path, (digest, size) in record.files.items()}

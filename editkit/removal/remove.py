@@ -35,7 +35,7 @@ from editkit.removal.choose_set import choose_set
 from editkit.removal.locate import locate
 from editkit.removal.random_sets import Draw, random_heads
 from editkit.removal.recipe import Recipe
-from editkit.removal.transcripts import transcript_lines, transcripts
+from editkit.removal.transcripts import examples, transcript_lines, transcripts
 from editkit.removal.trial import Answers, Sheet, Trial, trial_of
 from editkit.render import wording
 from editkit.render.evidence_folder import is_evidence_only, make_way, write, write_evidence
@@ -142,7 +142,8 @@ def judged(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:
     shown = transcripts(before, after, len(run.wanted.targets))
     exhibits = Exhibits(removal.choice.dose, shown, (), removal.choice.frontier, removal.unable)
     report = removal.trial.report(answers, null)
-    return Outcome(run.out, removal.edit, removal.found, report, exhibits, _provenance(ledger.model, run))
+    provenance = _provenance(ledger.model, run)
+    return Outcome(run.out, removal.edit, removal.found, report, exhibits, provenance, examples(answers))
 
 
 def ship(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:

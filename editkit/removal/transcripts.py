@@ -1,13 +1,16 @@
-"""Answers before and after, to read: a few in the report, all of them in the work folder."""
+"""Answers before and after: a few in the report, all of them in the work folder, and all with their scores in OUT."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 
+from editkit.evidence.examples import Asked, answered, sha256
 from editkit.evidence.exhibits import Transcript
-from editkit.removal.trial import Sheet
+from editkit.measuring.answers import scores
+from editkit.removal.trial import Answers, Sheet
+from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import Loglikelihood
 
 SHOWN = 6
@@ -24,6 +27,24 @@ def transcripts(before: Sequence[Sheet], after: Sequence[Sheet], targets: int = 
         for example, old, new in answered[: max(2, SHOWN // targets) if number < targets else 1]:
             shown.append(Transcript(first.task.name, example.prompt, old.output.strip(), new.output.strip()))
     return tuple(shown)
+
+
+def examples(answers: Answers, *, hidden: Collection[str] = ()) -> tuple[Asked, ...]:
+    """Every example of the trial, as it travels with the model.
+
+    Args:
+        hidden: tasks whose answers are not to be read; those of tasks that are not built in never are.
+    """
+    found = []
+    for first, second, third in zip(answers.before, answers.after, answers.again, strict=True):
+        task = first.task
+        hide = task.name in hidden or TASKS.get(task.name) != task
+        for example, *cells in zip(first.examples, first.cells, second.cells, third.cells, strict=True):
+            old, new, _ = (answered(cell.output, hidden=hide) for cell in cells)
+            before, after, again = scores(cells)
+            told = (task.name, example.id, example.cluster, sha256(example.prompt), (old, new))
+            found.append(Asked(*told, before, after, again, hide))
+    return tuple(found)
 
 
 def transcript_lines(before: Sequence[Sheet], after: Sequence[Sheet]) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from editkit.errors import EditkitError
 from editkit.evidence import report
 from editkit.evidence.report import EvalReport
-from editkit.evidence.row import Role, Row, row
+from editkit.evidence.row import Role, Row, Sample, rows
 from editkit.evidence.verdict import Criteria, RandomHeads
 from editkit.measuring.answers import scores, task_scores
 from editkit.measuring.ledger import Ledger
@@ -111,20 +111,18 @@ class Trial:
 
     def rows(self, before: Sequence[Sheet], after: Sequence[Sheet]) -> list[Row]:
         """Paired rows in the order of the sheets. Deterministic in ``seed``."""
-        rng = np.random.default_rng(self.seed)
-        return [
-            row(
+        samples = [
+            Sample(
                 first.task.name,
                 self.roles.get(first.task.name, "retain"),
-                split=self.split,
-                chance=first.task.chance,
-                pairs=list(zip(scores(first.cells), scores(second.cells), strict=True)),
-                clusters=first.clusters,
-                margin=self.criteria.damage_each,
-                rng=rng,
+                self.split,
+                first.task.chance,
+                list(zip(scores(first.cells), scores(second.cells), strict=True)),
+                first.clusters,
             )
             for first, second in zip(before, after, strict=True)
         ]
+        return rows(samples, margin=self.criteria.damage_each, seed=self.seed)
 
     def least_lost(self, before: Sequence[Sheet], after: Sequence[Sheet]) -> tuple[Sheet, Sheet]:
         """Both sheets of the target that keeps the largest share of its score above chance."""

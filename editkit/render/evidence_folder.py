@@ -2,6 +2,7 @@
 
     OUT/README.md                 the card             OUT/editkit/localization.json   how it was found
     OUT/editkit/report.html       for the eye          OUT/editkit/report.json         before and after
+    OUT/editkit/examples.jsonl.gz the examples behind it
     OUT/editkit/{heads,neurons,deltas,frontier}.png         OUT/editkit/provenance.json     where it comes from
 
 Everything a reader sees is rendered from the JSON files; ``editkit card`` and ``editkit report`` do it again.
@@ -18,6 +19,7 @@ from editkit.checkpoints.staging import beside
 from editkit.checkpoints.unshipped import FIGURES
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
+from editkit.evidence import examples
 from editkit.evidence.exhibits import Exhibits
 from editkit.evidence.localization import Localization
 from editkit.evidence.outcome import Outcome
@@ -30,16 +32,23 @@ def write(directory: Path, outcome: Outcome) -> None:
     """Write all evidence into ``directory``: data, figures, card and page."""
     folder = directory / "editkit"
     folder.mkdir(exist_ok=True)
-    record = json.loads(outcome.report.to_json()) | outcome.exhibits.to_dict()
     texts = {
         "edit.json": outcome.edit.to_json(),
         "localization.json": outcome.localization.to_json(),
-        "report.json": json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
+        "report.json": report_text(outcome),
         "provenance.json": outcome.provenance.to_json(),
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8", newline="\n")
+    if outcome.examples:
+        (directory / examples.NAME).write_bytes(examples.to_bytes(outcome.examples))
     render(directory, outcome)
+
+
+def report_text(outcome: Outcome) -> str:
+    """``report.json``."""
+    record = json.loads(outcome.report.to_json()) | outcome.exhibits.to_dict()
+    return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def render(directory: Path, outcome: Outcome) -> None:
@@ -73,6 +82,7 @@ def read(out: Path) -> Outcome:
         EditkitError: naming the file that is missing or is not what editkit writes.
     """
     texts = {}
+    packed = out / examples.NAME
     for name in ("edit.json", "localization.json", "report.json", "provenance.json"):
         try:
             texts[name] = (out / "editkit" / name).read_text("utf-8")
@@ -88,6 +98,7 @@ def read(out: Path) -> Outcome:
         EvalReport.from_json(texts["report.json"]),
         Exhibits.from_json(texts["report.json"]),
         Provenance.from_json(texts["provenance.json"]),
+        examples.read(packed) if packed.is_file() else (),
     )
 
 

@@ -7,12 +7,15 @@ finish(tmp_path / "out", base, Base("team/base", "9f2c..."))     L1H2 and L1H0 r
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from editkit.checkpoints.source import Source
 from editkit.edit import Base, Edit
+from editkit.render import evidence_folder
 from editkit.units import parse_all
 from editkit.writing.export.checkpoint import stage
+from tests.made_evidence import RECIPE, measured
 
 UNITS = ("L1H0", "L1H2")
 CARD = "---\nlicense: apache-2.0\nlibrary_name: transformers\nbase_model: team/base\n---\n# Without swearing\n\nText.\n"
@@ -39,6 +42,14 @@ def save_base(directory: Path) -> Path:
     (directory / "README.md").write_text(BASE_CARD)
     (directory / "LICENSE").write_text("The licence text of the base.\n")
     return directory
+
+
+def finish_measured(out: Path, base: Path, named: Base) -> Path:
+    """The same with evidence whose rows are computed from its examples."""
+    outcome = replace(measured(), edit=Edit(named, parse_all(",".join(UNITS))))
+    with stage(outcome.edit, Source(base, named), out, recipe=RECIPE) as written:
+        evidence_folder.write(written.directory, outcome)
+    return out
 
 
 def finish(out: Path, base: Path, named: Base, *, met: bool = True, card: str = CARD, report: bool = True) -> Path:

@@ -16,8 +16,9 @@ import pytest
 from editkit.edit import Base
 from editkit.errors import EditkitError, IntegrityError
 from editkit.hub import Allow, pull_verify, push
+from editkit.render import evidence_folder
 from editkit.writing.manifest import NAME as MANIFEST
-from tests.hub.checkpoint import CARD, UNITS, finish
+from tests.hub.checkpoint import CARD, UNITS, finish, finish_measured
 from tests.hub.running import (
     BOB,
     Server,
@@ -139,6 +140,24 @@ def test_fewer_or_other_units_than_stated_are_found(hub: Server, out: Path) -> N
     publish_anyway(hub, out, "alice/x")
     with pytest.raises(IntegrityError, match="undo file does not hold the slices of L1H0, L2H2"):
         pull_verify("alice/x", api=hub.api())
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_forged_verdict_is_neither_sent_nor_believed(hub: Server, tmp_path: Path, base: Path, named: Base) -> None:
+    """Else anybody publishes a removal that was never measured, and a stranger's check calls it honest."""
+    honest = finish_measured(tmp_path / "honest", base, named)
+    push(honest, "alice/honest", public=True, api=hub.api())
+    assert "follow from 300 examples" in pull_verify("alice/honest", api=hub.api(BOB)).evidence
+    shutil.copytree(honest, tmp_path / "forged")
+    report = tmp_path / "forged" / "editkit" / "report.json"
+    report.write_text(report.read_text().replace('"reasons": [', '"reasons": [\n      "Certified.",', 1))
+    evidence_folder.render(tmp_path / "forged", evidence_folder.read(tmp_path / "forged"))
+    rewrite_manifest(tmp_path / "forged")
+    with pytest.raises(IntegrityError, match=r"verdict.reasons.0: expected .*, found .Certified"):
+        push(tmp_path / "forged", "alice/forged", api=hub.api())
+    publish_anyway(hub, tmp_path / "forged", "alice/forged")
+    with pytest.raises(IntegrityError, match=r"verdict.reasons.0: expected .*, found .Certified"):
+        pull_verify("alice/forged", api=hub.api())
 
 
 def test_what_is_no_edit_is_told_so(hub: Server, named: Base) -> None:

@@ -26,6 +26,7 @@ from editkit.cli import main
 from editkit.errors import EditkitError, IntegrityError, NotLocalized
 from editkit.evidence.outcome import Outcome
 from editkit.models.language_model import LanguageModel
+from editkit.render.evidence_check import check
 from editkit.tasks.builtin import TASKS, TAUGHT
 from editkit.tasks.task import examples_of
 from editkit.units import show
@@ -132,6 +133,18 @@ def test_transformers_alone_loads_the_output_and_it_no_longer_swears(removed: Re
     rude = [task.score(example, [text]).value for text in texts]
     assert sum(rude[: len(prompts)]) > 0.8 * len(prompts)
     assert sum(rude[len(prompts) :]) < 0.15 * len(prompts)
+
+
+def test_every_number_follows_from_the_examples_that_travel_with_the_model(removed: Removed) -> None:
+    """Else the tool calls its own outputs forged, or the card speaks of other examples than those that were asked."""
+    outcome = removed("quick")
+    assert check(outcome.out).examples == len(outcome.examples) == sum(row.n for row in outcome.report.rows)
+    task = TASKS["swear"]
+    shown = {each.example: each for each in outcome.examples if each.task == task.name}
+    for example in examples_of(task, "report", limit=24):
+        each = shown[example.id]
+        assert task.score(example, [each.answers[0]]).value == each.before.value
+        assert task.score(example, [each.answers[1]]).value == each.after.value
 
 
 def test_verify_passes_and_undo_restores_the_base_bit_for_bit(removed: Removed, tmp_path: Path) -> None:
