@@ -11,9 +11,12 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from editkit.checkpoints.source import Source, is_bundled, resolve
 from editkit.checkpoints.staging import default_out
@@ -37,7 +40,10 @@ from editkit.removal.locate import locate
 from editkit.removal.recipe import Recipe
 from editkit.removal.remove import Run
 from editkit.removal.remove import remove_capability as remove
+from editkit.removal.rerun import Rerun
+from editkit.removal.rerun import rerun as again
 from editkit.removal.trial import Trial
+from editkit.render import evidence_folder
 from editkit.tasks.builtin import usual
 from editkit.tasks.find import find
 from editkit.units import Unit, units
@@ -180,6 +186,35 @@ def compare(
     """Both answers to one prompt: (the base's, the model's)."""
     edited, unedited = (_later(each, placement, stages) for each in (model, base))
     return comparison.answers_to(edited, unedited, prompt, max_new_tokens=max_new_tokens)
+
+
+def rerun(
+    out: Source | str | Path,
+    number: int,
+    *,
+    revision: str | None = None,
+    seed: int | None = None,
+    placement: Placement = Placement(),
+    session: Session = Session(),
+) -> Rerun:
+    """Ask some of the examples that travel with an output again of its own weights.
+
+    Args:
+        out: a folder, or an output on the Hub.
+        seed: which examples; None: nobody knows before, a publisher least of all.
+        placement: ``dtype="auto"`` takes the numbers that the output was measured in.
+
+    Raises:
+        IntegrityError: the weights do not answer as published.
+    """
+    source = out if isinstance(out, Source) else resolve(out, revision, stages=session.stages)
+    outcome = evidence_folder.read(source.directory)
+    wanted = _capability(recipes.parse(outcome.provenance.recipe_text, where="the recipe of the output"), session)
+    if placement.dtype == "auto":
+        placement = replace(placement, dtype=outcome.provenance.base.dtype or "auto")
+    rng = np.random.default_rng(seed)
+    live = load_source(source, placement)
+    return again(live, wanted, outcome, number=number, rng=rng, stages=session.stages)
 
 
 def _resolved(model: Source | str | Path | None, stages: Stages) -> Source:

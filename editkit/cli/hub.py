@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from editkit.cli.options import FOLDER, as_json
-from editkit.cli.streams import print_json, show
+from editkit.cli.options import FOLDER, allow_code, as_json, placement, placing, remote_code, session
+from editkit.cli.streams import print_json, say, show
 
 
 @click.command()
@@ -43,17 +43,33 @@ def push(out: Path, repo: str, as_json: bool, **options: Any) -> None:
 @click.argument("repo")
 @click.option("--revision", metavar="R", help="A commit, branch, tag or refs/pr/N.")
 @click.option("--base", metavar="MODEL", help="Compare with this base. Default: the one that the edit names.")
+@click.option(
+    "--rerun", type=click.IntRange(min=1), metavar="N", help="Download it, and ask N of its examples again of it."
+)
+@placing
+@remote_code
+@allow_code
 @as_json
-def pull_verify(repo: str, revision: str | None, base: str | None, as_json: bool) -> None:
+def pull_verify(
+    repo: str, revision: str | None, base: str | None, rerun: int | None, as_json: bool, **options: Any
+) -> None:
     """Check a published edit against its base.
 
-    Exactly the stated slices differ and are zero. Exit code 5 if not.
+    Exactly the stated slices differ and are zero, and its numbers follow from its examples. Exit code 5 if not.
     """
     from editkit.cli import hub_tables
     from editkit.hub import pull_verify as checked
 
     found = checked(repo, revision=revision, base=base)
-    if as_json:
-        print_json(asdict(found))
-    else:
+    if not as_json:
         show(hub_tables.verification(found))
+    again = None
+    if rerun is not None:
+        from editkit import api
+
+        where = {"revision": found.commit, "placement": placement(options)}
+        again = api.rerun(repo, rerun, **where, session=session(options | {"work": None}))
+    if as_json:
+        print_json(asdict(found) | {"rerun": None if again is None else asdict(again)})
+    elif again is not None:
+        say(again.describe())

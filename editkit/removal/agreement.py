@@ -60,7 +60,7 @@ def probe(model: LanguageModel, units: Iterable[Unit], hooked: Sequence[Sheet]) 
     for (sheet, example, cell), each in zip(chosen, asked, strict=True):
         score = sheet.task.score(example, [next(rest) for _ in each])
         differing += (score.value, score.valid) != (cell.value, cell.valid)
-    return Probe(requests, outputs, repeated, _at_most(differing, len(chosen)), model.rounding)
+    return Probe(requests, outputs, repeated, at_most(differing, len(chosen)), model.rounding)
 
 
 def plainly(model: LanguageModel, requests: Sequence[Request], units: Iterable[Unit] = ()) -> tuple[Output, ...]:
@@ -122,7 +122,7 @@ def _another_model(request: Request, expected: Output, actual: Output) -> Integr
     )
 
 
-def _at_most(count: int, trials: int) -> float:
+def at_most(count: int, trials: int) -> float:
     """The upper end of the exact 95 % interval of a share (Clopper and Pearson 1934)."""
     from scipy.stats import beta
 

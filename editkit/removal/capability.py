@@ -37,7 +37,7 @@ def capability(recipe: Recipe, *, folder: Path = Path("."), allow_code: bool = F
         allow_code: whether Python scorers may run here, and code that the model writes in a sandbox.
 
     Raises:
-        EditkitError: an unknown task, or one that is named twice.
+        EditkitError: an unknown task, one that is named twice, or a hidden one that is none of them.
     """
 
     def task(spec: Any) -> Task:
@@ -51,4 +51,6 @@ def capability(recipe: Recipe, *, folder: Path = Path("."), allow_code: bool = F
             f"The recipe {recipe.capability!r} names {twice[0]!r} more than once in target, retain, transfer and also: "
             "drop all but one."
         )
+    if lost := sorted(set(recipe.hide) - set(names)):
+        raise EditkitError(f"The recipe {recipe.capability!r} hides {lost[0]!r}, which is none of its tasks.")
     return Capability(recipe, targets, retain, transfer, also)

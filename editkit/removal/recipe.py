@@ -67,6 +67,8 @@ class Recipe(_Strict):
     """Further formats of the capability, reported only: neither the search nor the choice sees them."""
     also: tuple[Spec, ...] = Field(default=(), strict=False)
     """Tasks that may be lost as well, such as a capability that shares the target's units: reported, not judged."""
+    hide: tuple[str, ...] = Field(default=(), strict=False)
+    """Tasks whose answers are not published: the evidence holds their hashes, and shows no transcript."""
     summary: str = ""
     goal: Share = 0.15
     """The target's score afterwards, as a share of its score before, must be at most this."""

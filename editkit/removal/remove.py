@@ -139,11 +139,12 @@ def judged(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:
     null = random_heads(
         ledger, removal.choice.units, removal.found.universal, *removal.trial.least_lost(before, after), draw
     )
-    shown = transcripts(before, after, len(run.wanted.targets))
+    hidden = run.recipe.hide
+    shown = transcripts(before, after, len(run.wanted.targets), hidden=hidden)
     exhibits = Exhibits(removal.choice.dose, shown, (), removal.choice.frontier, removal.unable)
     report = removal.trial.report(answers, null)
     provenance = _provenance(ledger.model, run)
-    return Outcome(run.out, removal.edit, removal.found, report, exhibits, provenance, examples(answers))
+    return Outcome(run.out, removal.edit, removal.found, report, exhibits, provenance, examples(answers, hidden=hidden))
 
 
 def ship(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:

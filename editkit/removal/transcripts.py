@@ -17,11 +17,13 @@ SHOWN = 6
 """How many transcripts of the target are kept in the report, and one of each retained task."""
 
 
-def transcripts(before: Sequence[Sheet], after: Sequence[Sheet], targets: int = 1) -> tuple[Transcript, ...]:
+def transcripts(
+    before: Sequence[Sheet], after: Sequence[Sheet], targets: int = 1, *, hidden: Collection[str] = ()
+) -> tuple[Transcript, ...]:
     """A few prompts with both answers: several of the targets, which are the first sheets, one of any other task."""
     shown = []
     for number, (first, second) in enumerate(zip(before, after, strict=True)):
-        if isinstance(first.task.requests(first.examples[0])[0], Loglikelihood):
+        if first.task.name in hidden or isinstance(first.task.requests(first.examples[0])[0], Loglikelihood):
             continue
         answered = list(zip(first.examples, first.cells, second.cells, strict=True))
         for example, old, new in answered[: max(2, SHOWN // targets) if number < targets else 1]:

@@ -70,7 +70,7 @@ class Trial:
     @property
     def size(self) -> int:
         """How many examples are asked."""
-        return sum(len(self._examples(task)) for task in self.tasks)
+        return sum(len(self.examples(task)) for task in self.tasks)
 
     def answers(
         self, ledger: Ledger, units: Iterable[Unit] = (), *, title: str = "Answers, unedited"
@@ -85,7 +85,7 @@ class Trial:
 
     def sheet(self, ledger: Ledger, task: Task, units: Iterable[Unit] = ()) -> Sheet:
         """One task's answers with ``units`` knocked out."""
-        examples = self._examples(task)
+        examples = self.examples(task)
         if not examples:
             raise EditkitError(
                 f"Task {task.name!r} has no example in the split {self.split!r}: it needs more examples."
@@ -139,7 +139,7 @@ class Trial:
         rows, noise = self.rows(answers.before, answers.after), self.rows(answers.before, answers.again)
         return report.report(rows, criteria=self.criteria, null=null, noise=noise)
 
-    def _examples(self, task: Task) -> list[Example]:
+    def examples(self, task: Task) -> list[Example]:
         return examples_of(task, self.split, limit=self.limit)
 
 

@@ -1,0 +1,77 @@
+"""Published examples are asked again of the published weights.
+
+If one fails: examples that were never asked, or answers that the model never gave, pass for its evidence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from editkit import api
+from editkit.errors import EditkitError, IntegrityError
+from editkit.evidence.outcome import Outcome
+from editkit.render import evidence_folder
+from editkit.tasks.task import Score
+from tests.conftest import Removed
+
+pytestmark = pytest.mark.commit
+
+
+def test_the_same_weights_answer_as_published(removed: Removed) -> None:
+    """Else an honest publisher is called a liar."""
+    found = api.rerun(removed("quick").out, 12, seed=1)
+    assert (found.asked, found.scores, found.answers) == (12, 0, 0)
+    assert "Of 12 examples asked again, 0 scores and 0 answers differ" in found.describe()
+
+
+def flipped(outcome: Outcome) -> Outcome:
+    """Every target is said to be lost before, and kept after."""
+    asked = [replace(each, after=Score(1.0 - each.after.value)) for each in outcome.examples]
+    return replace(outcome, examples=tuple(asked))
+
+
+def exchanged(outcome: Outcome) -> Outcome:
+    """The questions of two examples, and with them all that was answered."""
+    first, second, *rest = outcome.examples
+    asked = (replace(first, prompt=second.prompt), replace(second, prompt=first.prompt), *rest)
+    return replace(outcome, examples=asked)
+
+
+def easier(outcome: Outcome) -> Outcome:
+    """Only the examples that went well."""
+    return replace(outcome, examples=outcome.examples[1:])
+
+
+def guessed(outcome: Outcome) -> Outcome:
+    """A score that guessing gives is said to be far above it, or the other way."""
+    rows = [replace(row, chance=0.5) for row in outcome.report.rows]
+    return replace(outcome, report=replace(outcome.report, rows=tuple(rows)))
+
+
+@pytest.mark.parametrize(
+    ("forge", "said"),
+    [
+        (flipped, "do not answer as published. Of 12 examples asked again, 12 scores and 0 answers differ"),
+        (exchanged, "swear: these are not the 24 examples that the task draws"),
+        (easier, "swear: these are not the 24 examples"),
+        (guessed, "expected the role target and chance 0"),
+    ],
+)
+def test_what_was_not_asked_or_not_answered_is_found(
+    removed: Removed, forge: object, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a publisher invents scores that agree with each other, and nobody finds out."""
+    forged = forge(removed("quick"))  # type: ignore[operator]
+    monkeypatch.setattr(evidence_folder, "read", lambda _: forged)
+    with pytest.raises(IntegrityError, match=said.replace(".", r"\.")):
+        api.rerun(removed("quick").out, 12, seed=1)
+
+
+def test_without_examples_nothing_is_asked(removed: Removed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else `--rerun` says that nothing differs where nothing was looked at."""
+    older = replace(removed("quick"), examples=())
+    monkeypatch.setattr(evidence_folder, "read", lambda _: older)
+    with pytest.raises(EditkitError, match="nothing to ask again"):
+        api.rerun(removed("quick").out, 12)
