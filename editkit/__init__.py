@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from editkit.api import knocked_out as knocked_out
     from editkit.api import localize as localize
     from editkit.api import remove_capability as remove_capability
+    from editkit.api import tryout as tryout
     from editkit.edit import Base as Base
     from editkit.edit import Edit as Edit
     from editkit.errors import EditkitError as EditkitError
@@ -52,6 +53,7 @@ _PUBLIC = {
     "load": "models.loading",
     "localize": "api",
     "remove_capability": "api",
+    "tryout": "api",
 }
 
 __all__ = sorted(_PUBLIC)  # pyright: ignore[reportUnsupportedDunderAll]

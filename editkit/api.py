@@ -43,9 +43,11 @@ from editkit.removal.remove import remove_capability as remove
 from editkit.removal.rerun import Rerun
 from editkit.removal.rerun import rerun as again
 from editkit.removal.trial import Trial
+from editkit.removal.tryout import Tryout, tasks_of
+from editkit.removal.tryout import tryout as first_look
 from editkit.render import evidence_folder
-from editkit.tasks.builtin import usual
-from editkit.tasks.find import find
+from editkit.tasks.builtin import TASKS, usual
+from editkit.tasks.task import Task
 from editkit.units import Unit, units
 from editkit.workspace import Session, work_for
 
@@ -99,8 +101,9 @@ def evaluate(
     """Compare a model with its base: the same examples of the ``report`` split, paired, with intervals.
 
     Args:
-        tasks: a task's name, or several; if empty, the built-in ones that suit the base (``usual``). Where ``model``
-            is an output of editkit, the task that its recipe removed is the target of the verdict.
+        tasks: the name of a task, or of a recipe for all that it asks, or several; if empty, the built-in ones that
+            suit the base (``usual``). Where ``model`` is an output of editkit, the task that its recipe removed is the
+            target of the verdict.
         limit: examples per task.
     """
     edited, unedited = (_later(each, placement, session.stages) for each in (model, base))
@@ -152,6 +155,29 @@ def standings(
     trial, live = _trial(tasks, model, limit, seed, session), _later(model, placement, session.stages)()
     work = work_for(live.source.base, "evaluate", seed, session.work)
     return comparison.standings(live, trial, work, stages=session.stages)
+
+
+def tryout(
+    name: str,
+    *,
+    model: Model = None,
+    count: int = 10,
+    retained: bool = False,
+    placement: Placement = Placement(),
+    session: Session = Session(),
+) -> tuple[Tryout, ...]:
+    """A first look: ``count`` prompts of each target of a recipe, or of one task, with answers and scores.
+
+    Args:
+        name: a recipe or a task, built in or a file.
+        retained: the other tasks of a recipe too.
+    """
+    named = tasks_of(name, allow_code=session.allow_code)
+    source = None if isinstance(model, LanguageModel) else _resolved(model, session.stages)
+    live = load_source(source, placement, check=False) if source else model
+    assert isinstance(live, LanguageModel)
+    tasks = named.all if retained else named.shown
+    return tuple(first_look(live, task, count=count, stages=session.stages) for task in tasks)
 
 
 def universal(model: LanguageModel, *, seed: int = 0, session: Session = Session()) -> Universals:
@@ -232,8 +258,13 @@ def _later(model: Model, placement: Placement, stages: Stages) -> Later:
 def _trial(names: Sequence[str], model: Model, limit: int, seed: int, session: Session) -> Trial:
     """Of the tasks that are named; where none is, of those that suit ``model``."""
     wanted = dict.fromkeys([names] if isinstance(names, str) else names)
-    tasks = [find(name, where="--task", allow_code=session.allow_code) for name in wanted]
+    tasks = {task.name: task for name in wanted for task in _tasks(name, session)}.values()
     return Trial(tuple(tasks) or usual(bundled=_is_bundled(model)), Criteria(), limit=limit, seed=seed)
+
+
+def _tasks(name: str, session: Session) -> tuple[Task, ...]:
+    """A task, or all that a recipe asks."""
+    return (TASKS[name],) if name in TASKS else tasks_of(name, where="--task", allow_code=session.allow_code).all
 
 
 def _is_bundled(model: Model) -> bool:

@@ -109,6 +109,12 @@ def hub_id(model: str | Path | None) -> str:
         EditkitError: it cannot be one.
     """
     name = str(model).removeprefix("hf://")
+    if name.endswith((".yaml", ".yml")):
+        file = printable(name)
+        raise EditkitError(
+            f"{file}: a YAML file is a recipe, a task or a study, not a model. Name both, as in `editkit try {file} "
+            f"--model MODEL` and `editkit evaluate MODEL --task {file}`."
+        )
     if _HUB_ID.fullmatch(name) is None or ".." in name or "--" in name:
         raise EditkitError(
             f"{printable(str(model))}: no such directory, and not a Hub id like owner/name. Check the spelling."

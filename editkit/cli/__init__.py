@@ -16,7 +16,7 @@ from editkit.cli.commands import Commands
 from editkit.cli.files import bake, card, report, undo, verify
 from editkit.cli.hub import pull_verify, push
 from editkit.cli.reliability import reliability
-from editkit.cli.scores import compare, evaluate
+from editkit.cli.scores import compare, evaluate, try_out
 from editkit.cli.search import inspect, localize, plan, remove_capability, universal
 from editkit.cli.studies import study
 
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 for command in (
-    *(remove_capability, plan, inspect, localize, universal),
+    *(try_out, remove_capability, plan, inspect, localize, universal),
     *(bake, verify, undo, evaluate, compare, study, reliability),
     *(card, report, push, pull_verify, recipes, tasks),
 ):

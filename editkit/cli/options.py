@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from editkit.models.placement import Placement
     from editkit.workspace import Session
 
+BUNDLED = "No --model given: using the small bundled model (the organism)."
 METHODS = ("auto", "halving", "css", "csb", "greedy", "one-shot")
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -10,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from editkit.cli.shapes import Fitting, columns
+from editkit.cli.shapes import Fitting, columns, pairs
 from editkit.evidence.report import EvalReport
 from editkit.render import wording
 from editkit.render.inert import clean
@@ -18,7 +20,12 @@ from editkit.render.word_diff import Pieces, differing
 
 if TYPE_CHECKING:
     from editkit.removal.comparison import Standings
+    from editkit.removal.tryout import Answered, Tryout
 
+ASKED, ANSWER = 200, 300
+"""Characters of a prompt's end and of an answer that are shown."""
+ABOVE = 0.1
+"""A score that is not so much above chance shows no capability (``removal.able``)."""
 STYLES = {
     "target": "bold",
     "transfer": "bold",
@@ -88,6 +95,59 @@ def standings(found: Standings) -> RenderableType:
         return table
 
     return Group(Text(), Text(clean(found.model), "bold"), Text(), Fitting(build), Text())
+
+
+def tryout(looks: Sequence[Tryout], recipe: str | None) -> RenderableType:
+    """Prompts with answers and scores, task by task; then what the scores say.
+
+    Args:
+        recipe: the recipe that the tasks are of, if they are one's.
+    """
+    then = "a recipe with this as its target (docs/evaluation.md)"
+    if recipe is not None:
+        then = f"editkit plan {shlex.quote(recipe)}"
+    return Group(*(part for look in looks for part in _look(look, then)))
+
+
+def _look(look: Tryout, then: str) -> Iterator[RenderableType]:
+    table = Table(box=None, show_header=False, padding=(0, 1, 0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for each in look.answers:
+        mark, style = _mark(each)
+        table.add_row(Text(mark, style), Text(clean(each.prompt[-ASKED:], limit=ASKED), "dim"))
+        right = Text(f"   (expected: {clean(each.expected, limit=80)})", "dim")
+        answer = Text(clean(each.answer, limit=ANSWER) or "(empty)", style)
+        table.add_row("", answer if each.value == 1 or not each.expected else answer + right)
+        if not each.valid:
+            table.add_row("", Text(f"no answer: {clean(each.note)}", "yellow"))
+    count, right = len(look.answers), sum(each.value == 1 for each in look.answers)
+    facts = {
+        "task": f"{look.task}, {look.model}",
+        "score": f"{wording.percent(look.score)} %: {right} of {count} right; guessing scores "
+        f"{wording.percent(look.chance)} %",
+        "looks for": look.rule,
+        "next": _advice(look, then),
+    }
+    yield from (Text(), table, Text(), pairs(facts), Text())
+
+
+def _mark(each: Answered) -> tuple[str, str]:
+    if each.value in (0, 1):
+        return ("✓ right", "green") if each.value else ("✗ wrong", "red")
+    return f"~ {each.value:.2f}", "yellow"
+
+
+def _advice(look: Tryout, then: str) -> str:
+    """What a score means for what follows."""
+    if look.score < look.chance + ABOVE:
+        return (
+            "The score is hardly above guessing. Answers that are right to your eye: the scorer looks for something "
+            "else, so mend it. Answers that are wrong: this model cannot do it, and there is nothing to remove."
+        )
+    if any(each.value < 1 for each in look.answers):
+        return f"Read those that are not right: is it the model, or the scorer? Then: {then}"
+    return then
 
 
 def comparison(prompt: str, before: str, after: str) -> RenderableType:

@@ -1,4 +1,4 @@
-"""evaluate, compare: what a model can do, alone or beside its base."""
+"""try, evaluate, compare: what a model can do, alone or beside its base."""
 
 from __future__ import annotations
 
@@ -6,8 +6,20 @@ from typing import Any
 
 import click
 
-from editkit.cli.options import allow_code, as_json, device, placement, placing, remote_code, seed, session, work
-from editkit.cli.streams import print_json, show
+from editkit.cli.options import (
+    BUNDLED,
+    allow_code,
+    as_json,
+    device,
+    placement,
+    placing,
+    remote_code,
+    seed,
+    session,
+    which_model,
+    work,
+)
+from editkit.cli.streams import note, print_json, show
 
 
 @click.command()
@@ -42,6 +54,40 @@ def evaluate(model: str | None, base: str | None, as_json: bool, **options: Any)
     else:
         report = api.evaluate(model, base=base, **options)
         click.echo(report.to_json(), nl=False) if as_json else show(score_tables.compared(report))
+
+
+@click.command("try")
+@click.argument("name", metavar="RECIPE|TASK")
+@which_model
+@click.option("--count", default=10, show_default=True, metavar="N", type=click.IntRange(1), help="Prompts per task.")
+@click.option("--retained", is_flag=True, help="Ask the tasks that a recipe retains too.")
+@placing
+@remote_code
+@allow_code
+@as_json
+def try_out(
+    name: str, model: str | None, revision: str | None, count: int, retained: bool, as_json: bool, **options: Any
+) -> None:
+    """Ten prompts with answers and scores, in seconds.
+
+    Shows whether a model can do what a recipe or a task asks, and whether its scorer sees it.
+    """
+    from editkit.removal.tryout import tasks_of
+
+    named = tasks_of(name, allow_code=options["allow_code"])  # a mistake in it is told before a model is loaded
+    from editkit import api
+    from editkit.checkpoints.source import resolve
+    from editkit.cli import score_tables
+
+    if model is None:
+        note(BUNDLED)
+    kept = session({"work": None, "allow_code": options.pop("allow_code")})
+    source = resolve(model, revision, stages=kept.stages)
+    looks = api.tryout(name, model=source, count=count, retained=retained, placement=placement(options), session=kept)
+    if as_json:
+        print_json({"tasks": [look.to_dict() for look in looks]})
+    else:
+        show(score_tables.tryout(looks, name if named.is_recipe else None))
 
 
 @click.command()

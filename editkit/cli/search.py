@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from editkit.cli.options import (
+    BUNDLED,
     FILE,
     allow_code,
     as_json,
@@ -41,7 +42,6 @@ which_units = click.option(
     type=click.Choice(["heads", "neurons", "both"]),
     help="What is searched, and may be removed. Default: heads.",
 )
-BUNDLED = "No --model given: using the small bundled model (the organism)."
 
 
 @click.command("remove-capability")

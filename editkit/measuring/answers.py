@@ -29,7 +29,7 @@ def task_scores(
 
     def judge(example: Example, outputs: Sequence[Output]) -> Cell:
         score = task.score(example, outputs)
-        return Cell(score.value, score.valid, _shown(outputs))
+        return Cell(score.value, score.valid, shown(outputs))
 
     asked = [(example, task.requests(example)) for example in examples]
     return ledger.cells(Question(task, "task" if run == 1 else f"task, run {run}", asked, judge), masks)
@@ -66,7 +66,7 @@ class AnswerMeasure:
         return np.array([[cell.value for cell in row] for row in cells]).reshape(len(masks), len(chosen))
 
 
-def _shown(outputs: Sequence[Output]) -> str:
+def shown(outputs: Sequence[Output]) -> str:
     """Generated text as it is; likelihoods as their mean log-probabilities per token."""
     texts = [o if isinstance(o, str) else f"{o.logprob / max(1, o.tokens):.6f}" for o in outputs]
     return " ".join(texts) if any(isinstance(o, Likelihood) for o in outputs) else "\n".join(texts)

@@ -153,6 +153,15 @@ def parse(text: str, *, where: str) -> Recipe:
     return validated(value, Recipe, where)
 
 
+def is_recipe(path: str) -> bool:
+    """Whether a YAML file is a recipe; else it may be a task, a study, or nothing that can be read."""
+    try:
+        value = strict_yaml.load(Path(path).read_text("utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return False
+    return isinstance(value, dict) and not {"capability", "target", "retain"}.isdisjoint(value)
+
+
 def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     """The recipe with some keys set to other values: ``{"goal": 0.5, "heads": 3}``. Tasks set to ``also`` leave retain.
 

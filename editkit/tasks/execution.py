@@ -53,6 +53,10 @@ class Execution:
     judge: str = "outside"
     """Where the verdict is made: measurements are kept under it, and older ones came from the program's own process."""
 
+    @property
+    def rule(self) -> str:
+        return "a program that passes the tests of its row, run in a sandbox"
+
     def examples(self) -> Sequence[Example]:
         return self.rows
 

@@ -76,6 +76,10 @@ class HarnessTask:
     chat: bool
     judge: str
 
+    @property
+    def rule(self) -> str:
+        return f"{self.metric} of lm-evaluation-harness, after its filter {self.filter}"
+
     def examples(self) -> Sequence[Example]:
         return tuple(item.example for item in self.items.values())
 

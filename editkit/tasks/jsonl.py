@@ -4,7 +4,7 @@ In a recipe, as the target or among the retained tasks:
 
     target:
       prompts: pirate.jsonl            # beside the recipe
-      scorer: {contains: [ahoy, matey, arr]}
+      scorer: {word: [ahoy, matey, arr]}
 
 and ``pirate.jsonl``, one prompt a line; every key but ``prompt`` is optional:
 
@@ -29,7 +29,7 @@ from typing import Any
 
 from editkit.errors import EditkitError, first_line
 from editkit.tasks.degeneration import degeneration
-from editkit.tasks.scoring import NEED_ANSWER, SCORERS, Scorer, numbers, plain, scorer
+from editkit.tasks.scoring import NEED_ANSWER, OF_THE_ROW, SCORERS, Scorer, numbers, plain, scorer
 from editkit.tasks.task import SPLITS, Example, Generate, Likelihood, Loglikelihood, Output, Request, Score, split_of
 
 KEYS = ("prompts", "scorer", "name", "chance", "chat", "max_new_tokens", "gate")
@@ -50,6 +50,10 @@ class Prompts:
     max_new_tokens: int
     gate: bool
     format: str = "generation"
+
+    @property
+    def rule(self) -> str:
+        return self.scorer.rule
 
     def examples(self) -> Sequence[Example]:
         return self.rows
@@ -74,6 +78,10 @@ class Choices:
     chance: float
     chat: bool
     format: str = "choice-text"
+
+    @property
+    def rule(self) -> str:
+        return "of the row's choices, its answer is the likeliest per character (nothing is generated)"
 
     def examples(self) -> Sequence[Example]:
         return self.rows
@@ -129,7 +137,7 @@ def task(
         raise EditkitError(f"{where}: the name {name!r} must be lower-case letters, digits, - and _.")
     kind, given = _scorer_table(table["scorer"], where)
     chat = setting(table, "chat", bool, True, where)
-    rows = tuple(_examples(path, kind, needs_answer=kind in NEED_ANSWER or (kind == "contains" and given is None)))
+    rows = tuple(_examples(path, kind, needs_answer=kind in NEED_ANSWER or (kind in OF_THE_ROW and given is None)))
     _check_splits(rows, name, path)
     if kind == "choice":
         guess = sum(1 / len(row.facts["choices"]) for row in rows) / len(rows)

@@ -1,14 +1,15 @@
 """Scorers for the user's own prompts: the text of an answer and the row it answers, to a score in [0, 1].
 
-scorer: {contains: [ahoy, matey]}     1 if the answer contains any of these, in any case
+scorer: {word: [ahoy, matey]}         1 if the answer holds any of these as a whole word or phrase, in any case
+scorer: {contains: [ahoy, matey]}     the same anywhere: arr is also in "carry"
 scorer: {regex: '\\barr+\\b'}           1 if the pattern is found (the regex module's syntax)
-scorer: {word-list: rude.txt}         1 if any whole word or phrase of the list occurs; a file or a list
+scorer: {word-list: rude.txt}         the same as word, with the words in a file, one a line; or a list
 scorer: exact                         1 if the answer is the row's `answer`; case and outer punctuation do not count
 scorer: numeric                       1 if the last number of the answer is the row's `answer`
 scorer: {python: my_module:score}     score(answer, row) -> number; runs your code, so only where you allow it
 
-`contains` without a list looks for the row's own `answer`. Patterns may be hostile (a catastrophic one takes years on
-a short text), so matching is cut off after a second, and that is an error, never a score.
+`word` and `contains` without a list look for the row's own `answer`. Patterns may be hostile (a catastrophic one takes
+years on a short text), so matching is cut off after a second, and that is an error, never a score.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import traceback
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -35,11 +36,15 @@ from editkit.errors import EditkitError, first_line
 Judge = Callable[[str, Mapping[str, Any]], tuple[float, str]]
 """(answer, row) -> (score in [0, 1], what was found)."""
 
-SCORERS = ("contains", "regex", "word-list", "exact", "numeric", "python")
+SCORERS = ("word", "contains", "regex", "word-list", "exact", "numeric", "python")
 NEED_ANSWER = ("exact", "numeric")
+OF_THE_ROW = ("word", "contains")
+"""Scorers that without a setting look for the row's `answer`."""
 PATIENCE = 1.0
 """Seconds a pattern may take on one answer."""
 PATIENCE_COMPILING = 5.0
+LISTED = 12
+"""So many texts of a scorer are named in its rule."""
 COMPILE = "import regex, sys; regex.compile(sys.stdin.buffer.read().decode(), regex.IGNORECASE)"
 
 _NUMBER = regex.compile(
@@ -54,11 +59,13 @@ class Scorer:
 
     Args:
         setting: the texts, the pattern, the words, or the function's name and the digest of its file.
+        rule: what an answer must be to score 1, for a person.
     """
 
     kind: str
     setting: str
     judge: Judge = field(repr=False)
+    rule: str = field(default="", repr=False)
 
     def __call__(self, answer: str, row: Mapping[str, Any]) -> tuple[float, str]:
         return self.judge(answer, row)
@@ -81,19 +88,27 @@ def scorer(
     if kind in NEED_ANSWER:
         if setting is not None:
             raise EditkitError(f"{where}: the scorer {kind} takes no setting, found {setting!r:.60}; write `{kind}`.")
-        return Scorer(kind, "", _exact if kind == "exact" else _numeric)
+        if kind == "exact":
+            return Scorer(kind, "", _exact, "the row's answer; case and punctuation around it do not count")
+        return Scorer(kind, "", _numeric, "its last number is the row's answer")
+    if kind in OF_THE_ROW and setting is None:
+        own, how = (_word, "as a whole word") if kind == "word" else (_contains, "anywhere, also inside a word")
+        return Scorer(kind, repr(None), partial(own, texts=None), f"the row's answer {how}, in any case")
     if kind == "contains":
-        texts = None if setting is None else _texts(setting, "contains", where)
-        return Scorer(kind, repr(texts), partial(_contains, texts=texts))
-    if kind == "word-list":
-        pattern = _words(setting, where, folder)
-        return Scorer(kind, pattern.pattern, partial(_word_list, pattern=pattern))
+        texts = _texts(setting, kind, where)
+        rule = f"any of these in any case, also inside a word: {_listed(texts)}"
+        return Scorer(kind, repr(texts), partial(_contains, texts=texts), rule)
+    if kind in ("word", "word-list"):
+        words = _texts(setting, kind, where) if kind == "word" else word_list(setting, where, folder)
+        pattern = _words(words)
+        rule = f"any of these as a whole word, in any case: {_listed(words)}"
+        return Scorer(kind, pattern.pattern, partial(_word_list, pattern=pattern), rule)
     if not isinstance(setting, str) or not setting:
         example = {"regex": "{regex: '\\barr+\\b'}", "python": "{python: my_module:score}"}[kind]
         raise EditkitError(f"{where}: the scorer {kind} needs text, as in {example}; found {setting!r:.60}.")
     if kind == "regex":
         pattern = _pattern(setting, where)
-        return Scorer(kind, setting, partial(_regex, pattern=pattern, where=where))
+        return Scorer(kind, setting, partial(_regex, pattern=pattern, where=where), f"the pattern {setting} is found")
     if planning:
         _module_and_function(setting, where, folder)
         return Scorer(kind, setting, partial(_planned, name=setting, where=where))
@@ -103,7 +118,8 @@ def scorer(
             "Read it, then pass --allow-code-execution (allow_python=True from Python)."
         )
     function, digest = _function(setting, where, folder)
-    return Scorer(kind, f"{setting} {digest}", partial(_python, function=function, name=setting, where=where))
+    judge = partial(_python, function=function, name=setting, where=where)
+    return Scorer(kind, f"{setting} {digest}", judge, f"what {setting} says")
 
 
 def _pattern(text: str, where: str) -> Any:
@@ -137,6 +153,10 @@ def _contains(answer: str, row: Mapping[str, Any], *, texts: tuple[str, ...] | N
     folded = answer.casefold()
     found = next((text for text in wanted if text.casefold() in folded), "")
     return float(bool(found)), found
+
+
+def _word(answer: str, row: Mapping[str, Any], *, texts: None) -> tuple[float, str]:
+    return _word_list(answer, row, pattern=_words(_answers(row)))
 
 
 def _regex(answer: str, row: Mapping[str, Any], *, pattern: Any, where: str) -> tuple[float, str]:
@@ -219,11 +239,17 @@ def word_list(setting: Any, where: str, folder: Path) -> list[str]:
     return [" ".join(word.casefold().split()) for word in _texts(words, "word-list", where)]
 
 
-def _words(setting: Any, where: str, folder: Path) -> Any:
+def _words(texts: Iterable[str]) -> Any:
+    """Any of the texts, case folded, as whole words: the longest first."""
     # Word boundaries by lookaround, because an entry may begin or end with a sign ("f*ck").
-    words = sorted(set(word_list(setting, where, folder)))
+    words = sorted({" ".join(text.casefold().split()) for text in texts})
     options = "|".join(sorted(map(regex.escape, words), key=len, reverse=True))
     return regex.compile(rf"(?<!\w)(?:{options})(?!\w)")
+
+
+def _listed(texts: Sequence[str]) -> str:
+    shown = ", ".join(texts[:LISTED])
+    return f"{shown} and {len(texts) - LISTED} more" if len(texts) > LISTED else shown
 
 
 def _module_and_function(name: str, where: str, folder: Path) -> tuple[str, str]:

@@ -105,6 +105,11 @@ class Task(Protocol):
         """``generation`` | ``choice-letter`` | ``choice-text`` | ``likelihood``: tells format heads from knowledge."""
         ...
 
+    @property
+    def rule(self) -> str:
+        """What an answer must be to score 1, for a person: ``the last number is the row's answer``."""
+        ...
+
     def examples(self) -> Sequence[Example]:
         """All examples, always the same and in the same order."""
         ...

@@ -167,6 +167,7 @@ class Compared:
 
     by: Callable[[Likelihood, str], float]
     name: str = "compared"
+    rule: str = "the second choice is the likelier"
     chance: float = 0.5
     format: str = "choice-text"
 
@@ -232,7 +233,7 @@ def test_choices_of_which_none_is_right_alone_are_a_clear_error(organism: Langua
 class Absent:
     """A task no model can do."""
 
-    name, chance, format = "absent", 0.0, "generation"
+    name, rule, chance, format = "absent", "nothing", 0.0, "generation"
 
     def examples(self):
         return [Example(str(place), f"What is {place}?") for place in range(40)]

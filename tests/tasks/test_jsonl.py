@@ -83,6 +83,14 @@ def test_ids_do_not_move_when_prompts_are_added(folder: Path) -> None:
         ({"contains": ["ahoy", "matey"]}, {}, "Good morning", 0),
         ({"contains": "ahoy"}, {}, "ahoy", 1),
         ("contains", {"answer": ["Rome", "Roma"]}, "It is Roma.", 1),
+        ({"word": ["arr", "ahoy there"]}, {}, "I carry it.", 0),
+        ({"word": ["arr", "ahoy there"]}, {}, "(ARR!)", 1),
+        ({"word": ["arr", "ahoy there"]}, {}, "Ahoy\n there", 1),
+        ({"word": "f*ck"}, {}, "Oh F*CK!", 1),
+        ("word", {"answer": ["Rome", "Roma"]}, "It is ROMA.", 1),
+        ("word", {"answer": "Rome"}, "Romeo", 0),
+        ("word", {"answer": 18}, "18 eggs", 1),
+        ("word", {"answer": 18}, "180 eggs", 0),
         ({"regex": r"\barr+\b"}, {}, "Arrrr, me hearties", 1),
         ({"regex": r"\barr+\b"}, {}, "An arrow", 0),
         ({"word-list": ["damn", "bloody hell"]}, {}, "Bloody\n Hell!", 1),
@@ -244,7 +252,7 @@ def test_a_file_that_is_not_utf8_is_named_by_place(tmp_path: Path) -> None:
     [
         ({"scorer": "exact", "promts": 1}, "found prompts, promts, scorer"),
         ({}, "needs the keys prompts and scorer"),
-        ({"scorer": "exakt"}, "unknown scorer 'exakt'. Expected one of contains, regex"),
+        ({"scorer": "exakt"}, "unknown scorer 'exakt'. Expected one of word, contains, regex"),
         ({"scorer": {"contains": ["a"], "regex": "b"}}, "alone or with its setting"),
         ({"scorer": {"contains": []}}, "needs texts"),
         ({"scorer": {"exact": "x"}}, "takes no setting"),
@@ -292,6 +300,7 @@ def test_a_task_is_the_same_in_every_process_and_another_with_every_setting(fold
     (folder / "choices.jsonl").write_text("\n".join(json.dumps(row) for row in choices))
     (folder / "mine.py").write_text("def half(answer, row):\n    return 0.5\n\ndef all(answer, row):\n    return 1\n")
     settings: list[Any] = ["exact", "numeric", "contains", {"contains": ["a", "b"]}, {"contains": ["a"]}]
+    settings += ["word", {"word": ["a", "b"]}, {"word": ["a"]}]
     settings += [{"regex": "a"}, {"regex": "b"}, {"word-list": [*"abcdefgh"]}, {"word-list": [*"abcdefg"]}]
     settings += [{"python": "mine:half"}, {"python": "mine:all"}, {"python": "math:isclose"}]
     assert {next(iter(s)) if isinstance(s, dict) else s for s in settings} == set(jsonl.SCORERS)
@@ -304,24 +313,22 @@ def test_a_task_is_the_same_in_every_process_and_another_with_every_setting(fold
     assert [tables[place][1] for place in np.flatnonzero(changed)] == settings[-3:-1]
 
 
-def test_the_task_of_the_docs_works_as_written(tmp_path: Path) -> None:
+def test_the_docs_name_scorers_and_tables_that_there_are() -> None:
+    """Else a reader writes down a scorer that is refused."""
     import yaml
 
-    from editkit.removal import recipe
-
     docs = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text("utf-8")
-    section = docs.split("## Add a task in five minutes", 1)[1]
-    prompts = section.split("```json\n", 1)[1].split("```", 1)[0]
-    text = section.split("```yaml\n", 1)[1].split("```", 1)[0]
-    more = "".join(json.dumps({"prompt": f"Say {n} like a pirate."}) + "\n" for n in range(40))
-    (tmp_path / "pirate.jsonl").write_text(prompts + more)
-    found = jsonl.task(recipe.parse(text, where="pirate.yaml").target[0], folder=tmp_path)  # type: ignore[arg-type]
-    assert (found.name, len(found.examples())) == ("pirate", 42)
-    assert found.score(found.examples()[0], ["Ahoy there, matey!"]).value == 1
-    for kind in re.findall(
-        r"^\| `\{?([a-z-]+)[:`]", section.split("| scorer |", 1)[1].split("\n\n", 1)[0], flags=re.MULTILINE
-    ):
-        assert kind in (*jsonl.SCORERS, "choice")
-    tables = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", section, flags=re.DOTALL))
+    kinds = re.findall(r"^\| `\{?([a-z-]+)[:`]", docs.split("| scorer |", 1)[1].split("\n\n", 1)[0], flags=re.MULTILINE)
+    assert sorted(kinds) == sorted((*jsonl.SCORERS, "choice"))
+    tables = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", docs, flags=re.DOTALL))
     [harness] = [table for table in tables if any("lm_eval" in spec for spec in table["retain"])]
     assert harness["retain"][1]["lm_eval"] == "gsm8k"
+
+
+@pytest.mark.parametrize("table", [*({kind: ["ahoy"]} for kind in ("word", "contains", "word-list")), "word", "choice"])
+def test_a_rule_names_what_its_scorer_looks_for(folder: Path, table: Any) -> None:
+    """Else `editkit try` does not tell a bad scorer from a bad model."""
+    rows = ({"prompt": f"Say {n}.", "answer": "yes", "choices": ["yes", "no"]} for n in range(40))
+    (folder / "said.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = jsonl.task({"prompts": "said.jsonl", "scorer": table}, folder=folder)
+    assert ("ahoy" if isinstance(table, dict) else "answer") in found.rule

@@ -87,5 +87,7 @@ def draw(rng: random.Random) -> Example:
     )
 
 
-ARITHMETIC = Asked("arithmetic", partial(distinct, draw, 600, "arithmetic"), judge)
+ARITHMETIC = Asked(
+    "arithmetic", partial(distinct, draw, 600, "arithmetic"), judge, rule="the number that it gives is the result"
+)
 """Exact sums and differences."""

@@ -24,6 +24,7 @@ class Asked:
         chat: asked in the model's chat template; else the raw text is continued.
         stop: an answer ends before the first of these strings.
         setting: what else ``judge`` goes by, so that the measurements of one task are not taken for another's.
+        rule: what ``judge`` looks for, for a person.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Asked:
     setting: tuple[str, ...] = ()
     chat: bool = field(default=True, repr=False)  # these two are told by the requests
     stop: tuple[str, ...] = field(default=(), repr=False)
+    rule: str = field(default="", repr=False)
 
     def examples(self) -> Sequence[Example]:
         return self.source()

@@ -139,5 +139,11 @@ def draw(rng: random.Random) -> Example:
     )
 
 
-CODE = Asked("code", partial(distinct, draw, 600, "code"), judge, max_new_tokens=64)
+CODE = Asked(
+    "code",
+    partial(distinct, draw, 600, "code"),
+    judge,
+    max_new_tokens=64,
+    rule="a function that returns what was asked for",
+)
 """One-line functions of two numbers."""

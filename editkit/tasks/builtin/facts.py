@@ -113,5 +113,12 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-FACTS = Asked("facts", _examples, judge, chance=0.06, max_new_tokens=16)
+FACTS = Asked(
+    "facts",
+    _examples,
+    judge,
+    chance=0.06,
+    max_new_tokens=16,
+    rule="of the words that could answer, the first is the right one",
+)
 """Common knowledge as a short answer."""

@@ -82,5 +82,11 @@ def _ask(kind: str, subject: str, number: int, draw: int) -> Example:
     )
 
 
-FACTS_LETTER = Asked("facts-letter", examples, judge, chance=0.25, max_new_tokens=8, format="choice-letter")
+FACTS_LETTER = Asked(
+    *("facts-letter", examples, judge),
+    chance=0.25,
+    max_new_tokens=8,
+    format="choice-letter",
+    rule="the letter of the right option",
+)
 """Four options, one letter."""

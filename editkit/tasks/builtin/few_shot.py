@@ -94,7 +94,7 @@ def _asked(
     tokens: int,
 ) -> Asked:
     source = lru_cache(maxsize=1)(lambda: tuple(examples()))
-    return Asked(name, source, judge, max_new_tokens=tokens, chat=chat, stop=("\n",))
+    return Asked(name, source, judge, max_new_tokens=tokens, chat=chat, stop=("\n",), rule=RULES[judge])
 
 
 def exact(text: str, facts: Mapping[str, Any]) -> Score:
@@ -115,6 +115,13 @@ def counted(text: str, facts: Mapping[str, Any]) -> Score:
     """Whether the first line gives the right number, as ``arithmetic`` reads it."""
     number = arithmetic.answered(text.strip().split("\n")[0])
     return Score(float(number == float(facts["answer"])), note="" if number is None else f"{number:g}")
+
+
+RULES = {
+    exact: "its first line is the answer; case, accents and punctuation around it do not count",
+    named: "its first sentence names the answer as a whole word",
+    counted: "its first line gives the right number",
+}
 
 
 def plain(text: str) -> str:

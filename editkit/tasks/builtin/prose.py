@@ -33,6 +33,10 @@ class Prose:
     chance: float = 1 / 3
     format: str = "likelihood"
 
+    @property
+    def rule(self) -> str:
+        return "the right continuation is the likeliest of three, per token (nothing is generated)"
+
     def examples(self) -> Sequence[Example]:
         return _examples()
 

@@ -72,5 +72,12 @@ def draw(rng: random.Random) -> Example:
     )
 
 
-RECALL = Asked("recall", partial(distinct, draw, 600, "recall"), judge, chance=0.12, max_new_tokens=16)
+RECALL = Asked(
+    "recall",
+    partial(distinct, draw, 600, "recall"),
+    judge,
+    chance=0.12,
+    max_new_tokens=16,
+    rule="of the words that could answer, the first is the right one",
+)
 """Two to four things told about a person, one asked for."""

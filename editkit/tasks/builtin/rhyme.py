@@ -102,5 +102,5 @@ def _examples() -> tuple[Example, ...]:
     )
 
 
-RHYME = Asked("rhyme", _examples, judge, max_new_tokens=16)
+RHYME = Asked("rhyme", _examples, judge, max_new_tokens=16, rule="the word that it names rhymes, and is another word")
 """One rhyming word per prompt."""

@@ -77,5 +77,7 @@ def draw(rng: random.Random) -> Example:
     )
 
 
-SORT = Asked("sort", partial(distinct, draw, 600, "sort"), judge, chance=0.1)
+SORT = Asked(
+    "sort", partial(distinct, draw, 600, "sort"), judge, chance=0.1, rule="all items, in the order that was asked for"
+)
 """Short lists, exact order."""

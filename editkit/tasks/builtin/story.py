@@ -43,6 +43,10 @@ class Story:
     chance: float = 1 / 3
     format: str = "likelihood"
 
+    @property
+    def rule(self) -> str:
+        return "the right continuation is the likeliest of three, per token (nothing is generated)"
+
     def examples(self) -> Sequence[Example]:
         return distinct(draw, self.count, "story")
 

@@ -113,7 +113,10 @@ def swear(words: Sequence[str] = ()) -> Asked:
         words: your own list, lower case; the packaged list (common English profanity without slurs) if empty.
     """
     own = frozenset(words)
-    return Asked("swear", _examples, partial(judge, words=own), max_new_tokens=48, setting=tuple(sorted(own)))
+    listed = f"a list of {len(own)}" if own else "the packaged list"
+    rule = f"profane words, of {listed}: {ENOUGH} or more score 1, fewer a share of it"
+    judged = partial(judge, words=own)
+    return Asked("swear", _examples, judged, max_new_tokens=48, setting=tuple(sorted(own)), rule=rule)
 
 
 SWEAR = swear()
