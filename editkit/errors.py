@@ -13,7 +13,15 @@ A run that was asked to accept less than its goal (--accept best), and does, end
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from editkit.printable import visible
+
+_SENTENCE = re.compile(r"(?<=[^.][.!?])\s+(?=[A-Z`])")
+"""Where one sentence of a message ends and the next begins."""
+_WHERE = re.compile(r"(--[\w-]+(?: [^\s:]+)?|[^\s:]+(?:, line \d+)?(?:, column [^\s:]+)?): ")
+"""What most messages begin with: an option, a model, or a file with a place in it."""
 
 
 def first_line(error: BaseException) -> str:
@@ -37,6 +45,17 @@ class EditkitError(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(visible(message))
+
+
+def parts(error: BaseException, code: int) -> dict[str, Any]:
+    """What ``--json`` prints of an error, from the form that messages have: ``WHERE: what is wrong. What to do.``
+
+    ``where`` and ``remedy`` are empty where the message names none.
+    """
+    message = str(error).strip() or type(error).__name__
+    place = _WHERE.match(message)
+    remedy = [*_SENTENCE.split(message, maxsplit=1), ""][1]
+    return {"error": message, "code": code, "where": place[1] if place else "", "remedy": remedy}
 
 
 class OutOfMemory(EditkitError):

@@ -9,12 +9,19 @@ from typing import Any
 
 import click
 
-from editkit.cli.streams import fitting
-from editkit.errors import EditkitError, first_line
+from editkit.cli.streams import AS_JSON, fitting, print_document
+from editkit.errors import EditkitError, first_line, parts
+
+INTERRUPTED = "interrupted: nothing half-written was left, what was measured is kept. Run the same command again."
 
 
 class Commands(click.Group):
     """Commands in the order of a day's work, not of the alphabet; a user's mistake never ends in a traceback."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """``--json`` is known before any command reads its options: what is wrong with them is told as JSON too."""
+        ctx.meta.setdefault(AS_JSON, "--json" in args)
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -37,21 +44,35 @@ class Commands(click.Group):
                 for category in (DeprecationWarning, FutureWarning):  # of libraries, for those who write programs
                     warnings.simplefilter("ignore", category)
                 done = super().invoke(ctx)
+                print_document(ctx)
                 _flush()
                 return done
         except EditkitError as error:
             _flagged("error:", str(error), "red")
-            ctx.exit(error.exit_code)
+            self._end(ctx, error, error.exit_code)
+        except click.UsageError as error:
+            print_document(ctx, {**parts(error, error.exit_code), "error": error.format_message()})
+            raise
+        except click.exceptions.Exit:
+            print_document(ctx)
+            raise
         except KeyboardInterrupt:
-            said = "interrupted: nothing half-written was left, what was measured is kept. Run the same command again."
-            click.echo("\n" + fitting(said), err=True)
-            ctx.exit(130)
+            click.echo("\n" + fitting(INTERRUPTED), err=True)
+            self._end(ctx, EditkitError(INTERRUPTED), 130)
         except BrokenPipeError:
             _discard_output()
             ctx.exit(141)
         except OSError as error:
             _refused(error)
-            ctx.exit(1)
+            self._end(ctx, EditkitError(_not_done(error)), 1)
+
+    def _end(self, ctx: click.Context, error: EditkitError, code: int) -> None:
+        """Exit with a code; the error goes to stdout as well, if that is to be JSON and takes it."""
+        try:
+            print_document(ctx, parts(error, code))
+        except OSError:
+            _discard_output()
+        ctx.exit(code)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -61,12 +82,17 @@ class Commands(click.Group):
             sys.exit(1)
 
 
-def _refused(error: OSError) -> None:
-    """Say what the system did not do."""
+def _not_done(error: OSError) -> str:
+    """What the system did not do, as a sentence."""
     place = f"{error.filename}: " if error.filename else ""
     said = error.strerror or first_line(error)
     remedy = "See that there is room, and that what is named may be read and written; then run it again."
-    _flagged("error:", f"{place}{said}. {remedy}", "red")
+    return f"{place}{said}. {remedy}"
+
+
+def _refused(error: OSError) -> None:
+    """Say what the system did not do."""
+    _flagged("error:", _not_done(error), "red")
     try:
         _flush()
     except OSError:

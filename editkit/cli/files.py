@@ -77,38 +77,42 @@ def verify(out: Path, base: str | None, as_json: bool) -> None:
 @click.argument("out", type=ANY)
 @click.option("-o", "--to", "directory", type=ANY, required=True, metavar="DIR", help="Where the base is written.")
 @click.option("--base", metavar="MODEL", help="Compare every byte with the unedited model first.")
-def undo(out: Path, directory: Path, base: str | None) -> None:
+@as_json
+def undo(out: Path, directory: Path, base: str | None, as_json: bool) -> None:
     """The base checkpoint back, bit for bit."""
     from editkit.cli.stages import on_stderr
     from editkit.writing.undo import undo as restored
 
     found = restored(out, directory, base=base, stages=on_stderr())
-    say(found.describe())
+    print_json(found.to_dict()) if as_json else say(found.describe())
     if found.left_out:
         note(f"Not restored, as the output never held them: {', '.join(row['file'] for row in found.left_out)}.")
 
 
 @click.command()
 @click.argument("out", type=FOLDER)
-def card(out: Path) -> None:
+@as_json
+def card(out: Path, as_json: bool) -> None:
     """Render README.md again from the evidence.
 
     The figures and the page too, and the manifest gets their new hashes.
     """
-    from editkit.render.evidence_folder import render_again
-
-    render_again(out)
-    click.echo(out / "README.md")
+    _render_again(out, "card", out / "README.md", as_json)
 
 
 @click.command()
 @click.argument("out", type=FOLDER)
-def report(out: Path) -> None:
+@as_json
+def report(out: Path, as_json: bool) -> None:
     """Render report.html again from the evidence.
 
     The figures and the card too, and the manifest gets their new hashes.
     """
+    _render_again(out, "report", out / "editkit" / "report.html", as_json)
+
+
+def _render_again(out: Path, what: str, written: Path, as_json: bool) -> None:
     from editkit.render.evidence_folder import render_again
 
     render_again(out)
-    click.echo(out / "editkit" / "report.html")
+    print_json({what: str(written)}) if as_json else click.echo(written)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from editkit.cli.options import (
+    BUNDLED,
     FOLDER,
     allow_code,
     as_json,
@@ -20,8 +21,7 @@ from editkit.cli.options import (
     work,
     write,
 )
-from editkit.cli.search import BUNDLED
-from editkit.cli.streams import note, show
+from editkit.cli.streams import note, print_json, show
 from editkit.errors import NotLocalized, UsageError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def reliability(names: tuple[str, ...], out: Path | None, as_json: bool, seed: i
         result = run(Ledger(live, store, run_session.stages), data, kept.folder, seed=seed)
     _write(where, result)
     if as_json:
-        click.echo(result.to_json(), nl=False)
+        print_json(result.to_json())
     else:
         show(_tables(result))
         note(f"Written to {where}: reliability.json, reliability.md, reliability.png.")

@@ -50,10 +50,10 @@ def evaluate(model: str | None, base: str | None, as_json: bool, **options: Any)
     options |= {"placement": placement(options), "session": session(options)}
     if base is None:
         standings = api.standings(model, **options)
-        click.echo(standings.to_json(), nl=False) if as_json else show(score_tables.standings(standings))
+        print_json(standings.to_json()) if as_json else show(score_tables.standings(standings))
     else:
         report = api.evaluate(model, base=base, **options)
-        click.echo(report.to_json(), nl=False) if as_json else show(score_tables.compared(report))
+        print_json(report.to_json()) if as_json else show(score_tables.compared(report))
 
 
 @click.command("try")

@@ -91,27 +91,21 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, **options: Any) -
     source = resolve(model, revision, stages=kept.stages)
     if behind := left_behind(source):
         note(behind)
-    document: dict[str, Any] = {}
 
-    def tell(outcome: Outcome) -> None:
-        document.update(outcome.summary()) if as_json else show(tables.removal(outcome))
+    def tell(outcome: Outcome, **more: Any) -> None:
+        print_json(outcome.summary() | more) if as_json else show(tables.removal(outcome))
 
     options |= {"placement": placement(options), "session": kept}
     try:
         outcome = api.remove_capability(name, model=source, changes=changes, **options)
-        tell(outcome)
-        if push is not None:
-            pushed = push_finished(outcome.out, push)
-            document["pushed"] = asdict(pushed)
-            if not as_json:
-                show(hub_tables.pushed(pushed))
     except (NotLocalized, TooMuchDamage) as error:
         if isinstance(error.outcome, Outcome):
             tell(error.outcome)
         raise
-    finally:
-        if as_json and document:
-            print_json(document)
+    tell(outcome)
+    if push is not None:
+        pushed = push_finished(outcome.out, push)
+        tell(outcome, pushed=asdict(pushed)) if as_json else show(hub_tables.pushed(pushed))
     if not outcome.report.verdict.met:
         note("Exit code 6: the capability is reduced, not removed.")
         click.get_current_context().exit(REDUCED)
@@ -182,7 +176,7 @@ def localize(name: str, out: Path | None, plot: Path | None, units: str | None, 
         write(out, localization.to_json().encode())
     if plot is not None:
         write(plot, api.head_map(model, localization))
-    click.echo(localization.to_json(), nl=False) if as_json else show(tables.localization(localization))
+    print_json(localization.to_json()) if as_json else show(tables.localization(localization))
     if not localization.found:
         raise NotLocalized(f"{name!r} did not localize: no knockout lowers it by more than chance explains.")
 

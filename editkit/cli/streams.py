@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
@@ -62,9 +62,30 @@ def say(text: str) -> None:
         print(visible(text))
 
 
-def print_json(value: Any) -> None:
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    click.echo(text if visible(text) == text else json.dumps(value, indent=2))
+AS_JSON, DOCUMENT = "editkit.json", "editkit.document"
+"""In a click context's ``meta``: whether JSON was asked for; what a command has to say."""
+
+
+def print_json(value: Mapping[str, Any] | str) -> None:
+    """Keep what a command says for its end: an error that follows goes into the same document.
+
+    Args:
+        value: an object, or the text of one.
+    """
+    click.get_current_context().meta[DOCUMENT] = json.loads(value) if isinstance(value, str) else dict(value)
+
+
+def print_document(ctx: click.Context, error: Mapping[str, Any] | None = None) -> None:
+    """Print the one JSON object of a command that was asked for it: what it said, and the error that it ended in.
+
+    Nothing is printed twice, and nothing where there is neither.
+    """
+    document = ctx.meta.pop(DOCUMENT, {})
+    if error is not None and ctx.meta.get(AS_JSON):
+        document = {**document, **error}
+    if document:
+        text = json.dumps(document, indent=2, ensure_ascii=False)
+        click.echo(text if visible(text) == text else json.dumps(document, indent=2))
 
 
 def note(text: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from editkit.cli.options import FILE, allow_code, placement, placing, require_folder, work, write
-from editkit.cli.streams import note
+from editkit.cli.options import FILE, allow_code, as_json, placement, placing, require_folder, work, write
+from editkit.cli.streams import note, print_json
 from editkit.errors import EditkitError
 from editkit.printable import visible
 
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 @click.option("--gpu", default="h100", show_default=True, metavar="G", help="With --plan: h100, a100 or rtx4090.")
 @placing
 @work
-def study(file: Path, out: Path | None, work: Path | None, planned: bool, gpu: str, **options: Any) -> None:
+@as_json
+def study(
+    file: Path, out: Path | None, work: Path | None, planned: bool, gpu: str, as_json: bool, **options: Any
+) -> None:
     """Measure a grid and print its tables, the published figures beside.
 
     The same command goes on where it stopped. Studies of the paper are in recipes/paper.
@@ -36,18 +40,19 @@ def study(file: Path, out: Path | None, work: Path | None, planned: bool, gpu: s
     if planned:
         from editkit.planning.study_cost import plan
 
-        text, failed = plan(grid, gpu=gpu, folder=file.parent).table(), False
+        cost = plan(grid, gpu=gpu, folder=file.parent)
+        text, failed, document = cost.table(), False, asdict(cost)
     else:
-        text, failed = _measured(grid, file, work, options)
-    click.echo(visible(text), nl=False)
+        text, failed, document = _measured(grid, file, work, options)
+    print_json(document) if as_json else click.echo(visible(text), nl=False)
     if out is not None:
         write(out, text.encode())
     if failed:
         raise EditkitError("No cell of this study could be measured: the table says why.")
 
 
-def _measured(grid: Study, file: Path, work: Path | None, options: dict[str, Any]) -> tuple[str, bool]:
-    """The tables, and whether they hold no figure at all."""
+def _measured(grid: Study, file: Path, work: Path | None, options: dict[str, Any]) -> tuple[str, bool, dict[str, Any]]:
+    """The tables, whether they hold no figure at all, and the JSON form."""
     from editkit.cli.stages import on_stderr
     from editkit.removal import study as studies
     from editkit.removal import study_table as render
@@ -64,4 +69,5 @@ def _measured(grid: Study, file: Path, work: Path | None, options: dict[str, Any
     results = list(
         studies.run(grid, work=folder, locate=bench.locate, assess=bench.assess, basis=bench.basis, announce=announce)
     )
-    return render.tables(grid, results, render.published()), all(result.error for result in results)
+    document = {"study": grid.study, "cells": [result.to_dict() for result in results]}
+    return render.tables(grid, results, render.published()), all(result.error for result in results), document

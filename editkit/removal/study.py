@@ -121,6 +121,21 @@ class Result:
     report: EvalReport | None = None
     error: str = ""
 
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form: a cell's file; of one that could not be measured, its place in the grid and the reason."""
+        cell = self.cell
+        place = {"model": cell.model, "capability": cell.capability.recipe.capability, "method": cell.method}
+        place |= {"heads": cell.heads, "seed": cell.seed}
+        if self.report is None:
+            return place | {"error": self.error}
+        return place | {
+            "units": show(self.units),
+            "universal": show(self.universal),
+            "found": self.found,
+            "evaluations": self.evaluations,
+            "report": json.loads(self.report.to_json()),
+        }
+
 
 Locate = Callable[[Cell], Localization]
 """The ranking of the cell's model; the number of heads does not matter."""
@@ -196,20 +211,7 @@ def _ranking(cell: Cell, work: Path, locate: Locate) -> Localization:
 
 
 def _write(path: Path, result: Result) -> None:
-    assert result.report is not None
-    value = {
-        "model": result.cell.model,
-        "capability": result.cell.capability.recipe.capability,
-        "method": result.cell.method,
-        "heads": result.cell.heads,
-        "seed": result.cell.seed,
-        "units": show(result.units),
-        "universal": show(result.universal),
-        "found": result.found,
-        "evaluations": result.evaluations,
-        "report": json.loads(result.report.to_json()),
-    }
-    _save(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+    _save(path, json.dumps(result.to_dict(), indent=2, allow_nan=False) + "\n")
 
 
 def _read(path: Path, cell: Cell) -> Result:

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from editkit.checkpoints import gguf
 from editkit.checkpoints.files import digest_of, inside, printable
@@ -41,6 +42,12 @@ class Undone:
     compared: bool
     proved: bool
     left_out: tuple[Mapping[str, str], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        base = {"model": self.base.model, "revision": self.base.revision}
+        told = {"out": str(self.directory), "base": base, "compared": self.compared, "proved": self.proved}
+        return {**told, "left_out": [dict(row) for row in self.left_out]}
 
     def describe(self) -> str:
         """One sentence for the terminal."""

@@ -21,6 +21,8 @@ from click.testing import CliRunner
 from editkit import api
 from editkit.cli import main
 from editkit.cli.commands import Commands
+from editkit.cli.streams import print_json
+from editkit.errors import EditkitError, NotLocalized, parts
 from editkit.models.placement import Placement
 from editkit.removal import recipe
 from editkit.removal.recipe import names
@@ -115,6 +117,82 @@ def test_a_mistake_is_one_message_with_its_exit_code_and_leaves_nothing(mistake:
     assert words in result.output
     assert "Traceback" not in result.output
     assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_with_json_a_mistake_is_one_object_on_stdout(mistake: str, tmp_path: Path) -> None:
+    """Else a script that reads the output sees nothing where a command fails, or text that is no JSON."""
+    arguments, code, words = MISTAKES[mistake]
+    result = run(*arguments(tmp_path), "--json", at=tmp_path)
+    told = json.loads(result.stdout)
+    assert result.exit_code == told["code"] == code
+    assert words in told["error"] and {"where", "remedy"} <= set(told)
+    assert told["where"] in told["error"] and told["remedy"] in told["error"]
+
+
+@pytest.mark.parametrize(
+    ("message", "where", "remedy"),
+    [
+        ("./nope: no such directory. Check the spelling.", "./nope", "Check the spelling."),
+        ("a.jsonl, line 3, column 'answer': it is none; copy one.", "a.jsonl, line 3, column 'answer'", ""),
+        ("--heads 0: expected 1 or more.", "--heads 0", ""),
+        ("There is no task 'x'. Built in: a, b. Or: a file.", "", "Built in: a, b. Or: a file."),
+        ("Left out, as it cannot do them: a ... Then more.", "", ""),
+    ],
+)
+def test_where_and_remedy_are_read_from_the_form_of_a_message(message: str, where: str, remedy: str) -> None:
+    """Else a script points its user at the wrong file."""
+    told = parts(EditkitError(message), 1)
+    assert (told["where"], told["remedy"]) == (where, remedy)
+
+
+def _all_commands(group: click.Group, before: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    return [
+        path
+        for name, command in group.commands.items()
+        for path in (
+            (*before, name),
+            *(_all_commands(command, (*before, name)) if isinstance(command, click.Group) else ()),
+        )
+    ]
+
+
+@pytest.mark.parametrize("path", _all_commands(main), ids=" ".join)
+def test_every_command_takes_json(path: tuple[str, ...]) -> None:
+    """Else a script must parse a table that is made for the eye."""
+    assert "--json" in run(*path, "--help").output
+
+
+def test_what_needs_no_model_prints_one_object(tmp_path: Path) -> None:
+    """Else a pipeline cannot tell what was written, restored or listed."""
+    made = json.loads(run("bake", "--heads", "L1H3", "-o", "new", "--json", at=tmp_path).stdout)
+    assert made["out"] == "new"
+    back = json.loads(run("undo", "new", "-o", "back", "--base", "organism", "--json", at=tmp_path).stdout)
+    assert back["out"] == "back" and back["compared"] is True
+    assert json.loads(run("recipes", "--json").stdout)["swear"].startswith("Swearing")
+    assert json.loads(run("recipes", "show", "swear", "--json").stdout)["target"] == "swear"
+    assert json.loads(run("tasks", "--json").stdout)["swear"]["rule"]
+    assert json.loads(run("tasks", "show", "swear", "--json").stdout)["splits"]["report"]["examples"] > 100
+
+
+def test_an_error_after_a_result_is_in_the_same_object() -> None:
+    """Else a reader of JSON meets two documents where a run ends in a refusal."""
+
+    @click.group(cls=Commands)
+    def group() -> None: ...
+
+    @group.command()
+    @click.option("--json", "as_json", is_flag=True)
+    def fail(as_json: bool) -> None:
+        print_json({"rows": 3})
+        raise NotLocalized("organism: no heads stand out. Try neurons.")
+
+    found = CliRunner().invoke(group, ["fail", "--json"])
+    assert found.exit_code == 3
+    assert json.loads(found.stdout) == {
+        **{"rows": 3, "error": "organism: no heads stand out. Try neurons.", "code": 3},
+        **{"where": "organism", "remedy": "Try neurons."},
+    }
 
 
 def test_a_dry_run_accepts_what_the_run_would_replace(tmp_path: Path) -> None:
@@ -292,15 +370,18 @@ def test_a_file_in_no_folder_is_told_before_the_work(
 
 
 def test_a_study_without_a_figure_is_an_error(tmp_path: Path) -> None:
+    """Else a script takes an empty table for a result."""
     grid = "study: own\nmodels: [no/such/model]\nmethods: [halving]\nheads: [1]\ncapabilities: [{recipe: swear}]\n"
     (tmp_path / "study.yaml").write_text(grid)
     found = run("study", "study.yaml", "--work", "work", at=tmp_path)
     assert found.exit_code == 1 and "No cell of this study could be measured" in found.stderr
+    document = json.loads(run("study", "study.yaml", "--work", "work", "--json", at=tmp_path).stdout)
+    assert document["code"] == 1 and "no such directory" in document["cells"][0]["error"]
     assert "no such directory" in found.stdout and "1/1: no/such/model, swear, halving, 1 head, seed 0" in found.stderr
 
 
 def test_a_table_that_cannot_be_written_is_still_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("editkit.cli.studies._measured", lambda *_: ("the table\n", False))
+    monkeypatch.setattr("editkit.cli.studies._measured", lambda *_: ("the table\n", False, {}))
     (tmp_path / "study.yaml").write_text(
         "study: own\nmodels: [bundled]\nmethods: [halving]\nheads: [1]\ncapabilities: [{recipe: swear}]\n"
     )
