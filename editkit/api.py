@@ -174,7 +174,7 @@ def tryout(
     """
     named = tasks_of(name, allow_code=session.allow_code)
     source = None if isinstance(model, LanguageModel) else _resolved(model, session.stages)
-    live = load_source(source, placement, check=False) if source else model
+    live = load_source(source, placement) if source else model
     assert isinstance(live, LanguageModel)
     tasks = named.all if retained else named.shown
     return tuple(first_look(live, task, count=count, stages=session.stages) for task in tasks)

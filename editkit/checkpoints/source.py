@@ -32,6 +32,12 @@ MERGE_FIRST = (
 )
 """What is said of an adapter, behind its name."""
 
+NOWHERE = (
+    "there is no such directory here, and the Hub cannot be reached to look for a model of that name (offline, or "
+    "HF_HUB_OFFLINE is set). Check the path, or connect."
+)
+"""What is said of a name that may be a path or a Hub id, behind it."""
+
 _ADAPTERS = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
 _OTHER_FORMATS = (".gguf", ".h5", ".msgpack", ".onnx")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.\-]{0,95}(/[A-Za-z0-9_][\w.\-]{0,95})?", re.ASCII)
@@ -356,10 +362,7 @@ def _download(name: str, revision: str | None, ignored: Iterable[str]) -> Path:
     except hub.RevisionNotFoundError as error:
         raise EditkitError(f"{name}: the Hub has no revision {revision!r} of it.") from error
     except hub.LocalEntryNotFoundError as error:
-        raise EditkitError(
-            f"{name}: no such directory here, and as a Hub id: not in the local cache, and the Hub cannot be reached "
-            "(offline, or HF_HUB_OFFLINE is set). Check the path, or connect."
-        ) from error
+        raise EditkitError(f"{name}: {NOWHERE}") from error
     except (hub.HTTPError, hub.HFValidationError, OSError, RuntimeError) as error:  # pyright: ignore[reportPrivateImportUsage]
         # Xet storage raises a bare RuntimeError where its connection breaks.
         raise EditkitError(

@@ -21,12 +21,17 @@ OTHER_WEIGHTS = (
 )
 """Copies of the weights in other formats, and pickles: never downloaded, never shipped, as they are unedited."""
 
+_TOKENIZERS = (
+    *("tokenizer.json", "tokenizer_config.json", "tokenizer.model*"),
+    *("vocab.*", "*_vocab.json", "vocab-*.json", "merges.txt", "bpe.codes", "dict.txt", "encoder.json", "tekken.json"),
+    *("spiece.model", "spm*.model", "sentencepiece*.model", "tiktoken.model", "*.spm", "*.tiktoken"),
+)
+"""What a tokenizer is read from, in lower case: those of transformers' own classes."""
+
 _PARTS = (
     *("config.json", "configuration.json", "generation_config.json", "params.json"),
     *("quantize_config.json", "quantization_config.json", "quant_config.json", "hf_quant_config.json"),
-    *("tokenizer.json", "tokenizer_config.json", "tokenizer.model*", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab.*", "*_vocab.json", "vocab-*.json", "merges.txt", "bpe.codes", "dict.txt", "encoder.json", "tekken.json"),
-    *("spiece.model", "spm*.model", "sentencepiece*.model", "tiktoken.model", "*.spm", "*.tiktoken"),
+    *(*_TOKENIZERS, "special_tokens_map.json", "added_tokens.json"),
     *("normalizer.json", "byte_maps.json", "emoji.json", "word_shape.json", "word_pronunciation.json"),
     *("preprocessor_config.json", "processor_config.json", "image_processor_config.json", "feature_extractor.json"),
     *("video_preprocessor_config.json", "audio_tokenizer_config.json", "modelcard.json"),
@@ -34,9 +39,7 @@ _PARTS = (
     *("readme*", "model_card*", "*licen[sc]e*", "licen[sc]es/*", "*notice*", "*use_policy*", "copying*", "citation*"),
     *("*/adapter_config.json", "*/adapter_model.safetensors"),
 )
-"""Files of a model beside its weights, in lower case; a ``*`` stays within a folder. Tokenizers are those of
-transformers' own classes.
-"""
+"""Files of a model beside its weights, in lower case; a ``*`` stays within a folder."""
 _CODE = "*.py"
 CODE_CONFIGS = (
     "config.json",
@@ -79,6 +82,11 @@ def why(name: str, weights: Collection[str], *, code: bool = True) -> str | None
             return f"weights that are not loaded, or their index: {SINGLE} goes first"
         return None if name == INDEX else "weights that the checkpoint's index does not name"
     return None if _is_part(lower) or (code and _is_like(lower, _CODE)) else NOT_MODEL
+
+
+def is_tokenizer(name: str) -> bool:
+    """Whether a tokenizer may be read from a file of this name."""
+    return any(_is_like(name.lower(), pattern) for pattern in _TOKENIZERS)
 
 
 def is_record(name: str) -> bool:

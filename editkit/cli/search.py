@@ -30,7 +30,7 @@ from editkit.cli.options import (
     write,
 )
 from editkit.cli.streams import Visible, console, note, print_json, show
-from editkit.errors import REDUCED, NotLocalized, TooMuchDamage, UsageError
+from editkit.errors import REDUCED, EditkitError, NotLocalized, TooMuchDamage, UsageError
 
 if TYPE_CHECKING:
     from editkit.evidence.outcome import Outcome
@@ -130,13 +130,15 @@ def plan(name: str, model: str | None, revision: str | None, dtype: str, as_json
 def inspect(model: str | None, revision: str | None, as_json: bool) -> None:
     """Layers, heads, widths, from metadata alone.
 
-    Also what is out of reach and why, and what each export format can do.
+    Also what is out of reach and why, and what each export format can do. Exit code 1 if nothing can be asked of it.
     """
     from editkit.cli import tables
     from editkit.planning.inspection import inspect as look
 
     inspection = look(model, revision=revision)
     print_json(inspection.to_dict()) if as_json else show(tables.inspection(inspection))
+    if inspection.refusal:
+        raise EditkitError(f"{inspection.name}: {inspection.refusal}")
 
 
 @click.command()

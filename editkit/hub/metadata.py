@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from editkit.checkpoints import convert, headers
 from editkit.checkpoints.files import printable
 from editkit.checkpoints.source import MERGE_FIRST
+from editkit.checkpoints.unshipped import is_tokenizer
 from editkit.errors import EditkitError
 from editkit.hub.remote import RemoteFile, head_of, listing, read_bytes
 
@@ -27,7 +28,7 @@ LARGEST_TEXT = 64 * 1024 * 1024
 
 
 def fetch(api: HfApi, repo: str, revision: str | None, folder: Path) -> str:
-    """Lay the metadata of a checkpoint out in ``folder``; the commit they are of.
+    """Lay the metadata of a checkpoint out in ``folder``, its tokenizer's files by name only; the commit they are of.
 
     Raises:
         EditkitError: no such repository or revision, no access, no network, no safetensors.
@@ -47,6 +48,8 @@ def fetch(api: HfApi, repo: str, revision: str | None, folder: Path) -> str:
     for path in ("config.json", headers.INDEX):
         if path in there:
             (folder / path).write_bytes(_text(api, repo, commit, there[path]))
+    for path in filter(is_tokenizer, there):
+        (folder / Path(path).name).touch()
     for path in weights:
         save_hollow(partial(read_bytes, api, repo, commit, path), there[path].size, folder / path)
     return commit

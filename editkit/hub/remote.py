@@ -167,7 +167,9 @@ def _explain(error: BaseException, api: HfApi) -> str:
     if status == 401:
         return "the token is not valid. Log in with `hf auth login`, or set HF_TOKEN."
     if status == 403:
-        return f"the token does not allow this ({_server_message(error, api)}). Use one with write permission."
+        method = getattr(getattr(getattr(error, "response", None), "request", None), "method", None)
+        needed = "that may read this repository" if method in ("GET", "HEAD") else "with write permission"
+        return f"the token does not allow this ({_server_message(error, api)}). Use one {needed}."
     if status == 412:
         return "somebody committed meanwhile. Look at their commit, then run the same command again."
     if isinstance(error, RuntimeError) or _is_unreached(error):

@@ -21,6 +21,8 @@ from editkit.measuring.ledger import Ledger, Question
 from editkit.measuring.store import Cell
 from editkit.tasks.task import Example, Generate, Likelihood, Loglikelihood, Output, Task
 
+LEAST = 4
+"""So many right answers a search needs."""
 ANCHOR_TOKENS = 32
 """Only so much of a long answer is scored in the search: later tokens mostly follow from the earlier ones."""
 
@@ -75,7 +77,12 @@ def likelihood_measure(ledger: Ledger, task: Task, examples: Sequence[Example]) 
     """
     [cells] = task_scores(ledger, task, examples, ledger.mask())
     right = [(example, cell) for example, cell in zip(examples, cells, strict=True) if cell.valid and cell.value >= 0.5]
-    if len(right) < 4:
+    if len(right) < LEAST:
+        if len(examples) < 2 * LEAST or len(right) > len(examples) / 2:
+            raise EditkitError(
+                f"Task {task.name!r}: {len(right)} of {len(examples)} examples to search with are answered right, and "
+                f"{LEAST} are needed. Give more prompts: half of a task's are for the search, so 30 at least."
+            )
         mean = float(np.mean([cell.value for cell in cells])) if cells else 0.0
         raise EditkitError(
             f"{ledger.model.source.base.model} shows {task.name!r} in {len(right)} of {len(examples)} examples (mean "

@@ -8,6 +8,7 @@ Inspection(name="meta-llama/Llama-3.2-1B-Instruct", architecture=<16 layers x 32
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
@@ -15,10 +16,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from editkit.checkpoints import architecture, config_fields, convert, dequantize, gguf, headers
+from editkit.checkpoints import answering, architecture, config_fields, convert, dequantize, gguf, headers
 from editkit.checkpoints.architecture import Architecture
 from editkit.checkpoints.headers import TensorInfo
-from editkit.checkpoints.source import BUNDLED, cached, here, hub_id, is_bundled, weight_files
+from editkit.checkpoints.source import BUNDLED, NOWHERE, cached, here, hub_id, is_bundled, weight_files
 from editkit.errors import EditkitError, Unreachable
 from editkit.units import PLAIN
 from editkit.writing.export import lora
@@ -56,6 +57,8 @@ class Inspection:
     quantization: str | None
     formats: tuple[Format, ...]
     notes: tuple[str, ...] = ()
+    refusal: str = ""
+    """Why nothing can be asked of it, if so: it can be baked all the same."""
 
     @property
     def bytes(self) -> int:
@@ -106,6 +109,7 @@ class Inspection:
             "quantization": self.quantization,
             "formats": [asdict(format) for format in self.formats],
             "notes": list(self.notes),
+            "refusal": self.refusal,
         }
 
 
@@ -129,8 +133,12 @@ def inspect(model: str | Path | None = None, *, revision: str | None = None) -> 
     return _of_repository(hub_id(model), revision)
 
 
-def of_directory(directory: Path, *, name: str, revision: str | None = None) -> Inspection:
-    """Describe a checkpoint on this machine."""
+def of_directory(directory: Path, *, name: str, revision: str | None = None, whole: bool = True) -> Inspection:
+    """Describe a checkpoint on this machine.
+
+    Args:
+        whole: whether all its files are there; in the Hub's cache some may be missing.
+    """
     pickled, config = weight_files(directory)[0].endswith(".bin"), config_fields.read_json(directory)
     fields = config_fields.from_json(config)
     if pickled:
@@ -163,6 +171,7 @@ def of_directory(directory: Path, *, name: str, revision: str | None = None) -> 
             routed=config_fields.has_experts(fields),
         ),
         notes=_notes(model, pickled),
+        refusal=answering.refusal(config, os.listdir(directory) if whole else None),
     )
 
 
@@ -215,9 +224,8 @@ def _of_repository(name: str, revision: str | None) -> Inspection:
         except Unreachable as error:
             snapshot = cached(name, revision)
             if snapshot is None:
-                reason = str(error).removeprefix(f"{name}: ")
-                raise Unreachable(f"{name}: no such directory here, and as a Hub id: {reason}") from error
-            return of_directory(snapshot, name=name, revision=snapshot.name)
+                raise Unreachable(f"{name}: {NOWHERE}") from error
+            return of_directory(snapshot, name=name, revision=snapshot.name, whole=False)
         return of_directory(Path(folder), name=name, revision=commit)
 
 

@@ -16,12 +16,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from editkit.errors import EditkitError
 from editkit.localizers.adaptive import usual_budget
 from editkit.localizers.compressed import USUAL
 from editkit.planning.inspection import Inspection, inspect
 from editkit.removal import recipe as recipes
+from editkit.removal.capability import capability
 from editkit.removal.recipe import Recipe
-from editkit.tasks.find import find
 from editkit.tasks.task import Generate, Loglikelihood, Task, examples_of
 
 TEMPLATE_TOKENS = 12
@@ -98,12 +99,14 @@ def plan(
         EditkitError: as the run itself would: an unknown recipe, task or model, weights that cannot be patched.
     """
     recipe = recipes.changed(name if isinstance(name, Recipe) else recipes.read(name), changes)
-    inspection = inspect(model, revision=revision)
-    chosen, heads = recipe.method if recipe.units == "heads" else "contrast", len(inspection.architecture.heads)
     folder = Path(".") if isinstance(name, Recipe) else Path(name).parent
+    wanted = capability(recipe, folder=folder, planning=True)
+    inspection = inspect(model, revision=revision)
+    if inspection.refusal:
+        raise EditkitError(f"{inspection.name}: {inspection.refusal}")
+    chosen, heads = recipe.method if recipe.units == "heads" else "contrast", len(inspection.architecture.heads)
     targets, retain, transfer = (
-        [_tokens(find(spec, folder=folder, planning=True)) for spec in specs]
-        for specs in (recipe.target, recipe.retain, recipe.transfer)
+        [_tokens(task) for task in tasks] for tasks in (wanted.targets, wanted.retain, wanted.transfer)
     )
     count = 0.0 if recipe.units == "neurons" else evaluations(recipe.method, heads, recipe, len(retain)) * len(targets)
     count += 0.0 if recipe.units == "heads" else NEURONS * len(targets)

@@ -29,19 +29,24 @@ class Capability:
     also: tuple[Task, ...] = ()
 
 
-def capability(recipe: Recipe, *, folder: Path = Path("."), allow_code: bool = False) -> Capability:
+def capability(
+    recipe: Recipe, *, folder: Path = Path("."), allow_code: bool = False, planning: bool = False
+) -> Capability:
     """Find the recipe's tasks.
 
     Args:
         folder: where the recipe lies; the files it names are looked up there.
         allow_code: whether Python scorers may run here, and code that the model writes in a sandbox.
+        planning: whether the tasks are only described, never scored: then no code runs, allowed or not.
 
     Raises:
         EditkitError: an unknown task, one that is named twice, or a hidden one that is none of them.
     """
 
     def task(spec: Any) -> Task:
-        return find(spec, where=f"recipe {recipe.capability!r}", folder=folder, allow_code=allow_code)
+        return find(
+            spec, where=f"recipe {recipe.capability!r}", folder=folder, allow_code=allow_code, planning=planning
+        )
 
     groups = (recipe.target, recipe.retain, recipe.transfer, recipe.also)
     targets, retain, transfer, also = (tuple(task(spec) for spec in group) for group in groups)

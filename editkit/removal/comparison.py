@@ -8,6 +8,7 @@ standings(model, trial, work) -> Standing("swear", n=150, chance=0.0, score=Inte
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -53,7 +54,8 @@ class Standings:
 
 
 def standings(model: LanguageModel, trial: Trial, work: Work, *, stages: Stages = silent) -> Standings:
-    """Each task's score with its interval."""
+    """Each task's score with its interval; tasks that the model's context has no room for are left out."""
+    trial = _that_fits(model, trial)
     with opened(work.store) as store:
         sheets = trial.answers(Ledger(model, store, stages), title="Answers")
     return Standings(
@@ -78,6 +80,7 @@ def compared(model: Later, base: Later, trial: Trial, work: Path | None, *, stag
         model, base: called when their turn comes, and let go after it: one at a time has the memory.
     """
     live = base()
+    trial = _that_fits(live, trial)
     with opened(work_for(live.source.base, "evaluate", trial.seed, work).store) as store:
         ledger = Ledger(live, store, stages)
         before = trial.answers(ledger, title="Answers, base")
@@ -91,6 +94,27 @@ def compared(model: Later, base: Later, trial: Trial, work: Path | None, *, stag
         roles = {row.task: row.role for row in removal.rows if row.role in ("target", "transfer")}
         trial = replace(trial, criteria=removal.criteria, roles=roles)
     return trial.report(Answers(before, after, again))
+
+
+def _that_fits(model: LanguageModel, trial: Trial) -> Trial:
+    """The trial without the tasks whose answers alone are longer than what the model reads; with a warning.
+
+    Raises:
+        EditkitError: none is left.
+    """
+    refused: dict[str, EditkitError] = {}
+    for task in trial.tasks:
+        try:
+            for request in task.requests(task.examples()[0]):
+                model.encode(request)
+        except EditkitError as error:
+            refused[task.name] = error
+    if not refused:
+        return trial
+    if len(refused) == len(trial.tasks):
+        raise next(iter(refused.values()))
+    warnings.warn(f"Left out, as this model's context is too short for them: {', '.join(refused)}.", stacklevel=2)
+    return replace(trial, tasks=tuple(task for task in trial.tasks if task.name not in refused))
 
 
 def answers_to(model: Later, base: Later, prompt: str, *, max_new_tokens: int = 64) -> tuple[str, str]:

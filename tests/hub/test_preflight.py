@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from editkit.edit import Base
 from editkit.errors import EditkitError, UsageError
 from editkit.hub import Allow, preflight
+from editkit.hub.remote import ask
 from tests.hub.checkpoint import CARD, finish
 from tests.hub.running import ALICE, BOB, READER, Server, publish_base, rewrite_manifest
 
@@ -182,3 +184,17 @@ def test_what_looks_like_a_secret_is_not_published(hub: Server, base: Path, tmp_
     assert name in str(caught.value) and "--allow-secrets" in str(caught.value)
     assert text not in str(caught.value)
     assert preflight("no-swear", base=named, out=out, allow=Allow(secrets=True), api=hub.api()).private
+
+
+@pytest.mark.parametrize(("method", "needed"), [("GET", "may read this repository"), ("POST", "with write permission")])
+def test_a_refused_token_is_told_what_it_lacks(method: str, needed: str) -> None:
+    """Else whoever only reads asks for a token that may write."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    def refuse() -> None:
+        response = SimpleNamespace(status_code=403, headers={}, request=SimpleNamespace(method=method))
+        raise HfHubHTTPError("Forbidden", response=response)  # type: ignore[arg-type]
+
+    with pytest.raises(EditkitError, match=needed):
+        ask(HfApi(token=False), "alice/model", refuse)

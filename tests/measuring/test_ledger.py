@@ -251,6 +251,13 @@ def test_a_capability_the_model_does_not_have_is_a_clear_error(organism: Languag
     assert "'absent' in 0 of 10" in str(caught.value)
 
 
+def test_too_few_examples_are_not_taken_for_a_model_that_cannot_do_it(organism: LanguageModel, store: Store) -> None:
+    """Else whoever wrote five prompts is told that the model lacks what it shows in all of them."""
+    task = TASKS["arithmetic"]
+    with pytest.raises(EditkitError, match="2 of 2 examples .* 4 are needed. Give more prompts"):
+        likelihood_measure(Ledger(organism, store), task, examples_of(task, "locate", limit=2))
+
+
 def test_gate_gradients_agree_with_finite_differences(organism: LanguageModel, store: Store) -> None:
     """Over all heads at once, in random directions, at both points of a path of two."""
     task = TASKS["arithmetic"]

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 
 from editkit.checkpoints import architecture
+from editkit.checkpoints.answering import ENCODERS, refusal
 from editkit.checkpoints.source import resolve
-from editkit.cli import tables
+from editkit.cli import main, tables
 from editkit.errors import EditkitError
 from editkit.hub.metadata import fetch
 from editkit.planning.inspection import Inspection, inspect
@@ -200,7 +202,7 @@ def test_without_the_hub_its_cache_is_described(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(EditkitError, match="offline mode is on"):
+    with pytest.raises(EditkitError, match="HF_HUB_OFFLINE is set"):
         inspect("alice/model")
     cached, commit = tmp_path / "cache" / "models--alice--model", "a" * 40
     (cached / "refs").mkdir(parents=True)
@@ -263,3 +265,67 @@ def _inspect(directory: Path, config: dict[str, Any], tensors: dict[str, tuple[s
         file.truncate(8 + len(raw) + end)
     (directory / "config.json").write_text(json.dumps(config))
     return inspect(directory)
+
+
+BERT = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48, "vocab_size": 90}
+
+
+def _without_tokenizer(path: Path) -> tuple[str, str]:
+    model, _ = tiny.build("llama")
+    model.save_pretrained(path)
+    return "swear", "no tokenizer beside the weights"
+
+
+def _encoder(path: Path) -> tuple[str, str]:
+    from transformers import BertConfig, BertForMaskedLM
+
+    BertForMaskedLM(BertConfig(**BERT)).save_pretrained(path)
+    (path / "vocab.txt").write_text("[UNK]\n")
+    return "swear", "bert is an encoder"
+
+
+def _no_language_model(path: Path) -> tuple[str, str]:
+    from transformers import EsmConfig, EsmForMaskedLM
+
+    EsmForMaskedLM(EsmConfig(**BERT, pad_token_id=0)).save_pretrained(path)
+    (path / "vocab.txt").write_text("[UNK]\n")
+    return "swear", "esm is not a causal language model"
+
+
+@pytest.mark.parametrize("doomed", [_without_tokenizer, _encoder, _no_language_model])
+def test_a_run_that_cannot_succeed_is_refused_before_it_starts(doomed: Any, tmp_path: Path) -> None:
+    """Else hours of downloads and loading end in what its files said from the start."""
+    recipe, says = doomed(tmp_path / "model")
+    commands = (["inspect"], ["plan", recipe, "--model"], ["remove-capability", recipe, "--dry-run", "--model"])
+    for words in commands:
+        found = CliRunner().invoke(main, [*words, str(tmp_path / "model")])
+        assert found.exit_code == 1 and says in " ".join(found.stderr.split()), found.output
+
+
+def test_a_recipe_that_contradicts_itself_is_refused_by_its_plan(tmp_path: Path) -> None:
+    """Else a plan promises what the run refuses."""
+    (tmp_path / "both.yaml").write_text("{capability: both, target: swear, retain: [swear]}")
+    for words in (["plan"], ["remove-capability", "--dry-run"], ["try"]):
+        found = CliRunner().invoke(main, [*words, str(tmp_path / "both.yaml")])
+        assert found.exit_code == 1 and "names 'swear' more than once" in " ".join(found.stderr.split()), found.output
+
+
+def test_an_encoder_that_was_made_a_decoder_is_no_encoder() -> None:
+    """Else models of types that the law over all types covers are refused."""
+    assert (
+        refusal({"model_type": "bert", "is_decoder": True, "architectures": ["BertLMHeadModel"]}, ["vocab.txt"]) == ""
+    )
+    assert refusal({"model_type": "qwen2"}, ["tokenizer.json"]) == ""
+    assert refusal({"model_type": "own", "auto_map": {"AutoModelForCausalLM": "own.Own"}}, None) == ""
+
+
+def test_encoders_are_those_that_transformers_warns_of() -> None:
+    """Else a new version of transformers brings an encoder that passes for a language model."""
+    import transformers
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    folder = Path(transformers.__file__).parent / "models"
+    said = [path for path in folder.glob("*/modeling_*.py") if "add `is_decoder=True.`" in path.read_text("utf-8")]
+    names = {path.stem.removeprefix("modeling_") for path in said}
+    kinds = {kind for kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES if kind.replace("-", "_") in names}
+    assert kinds == ENCODERS

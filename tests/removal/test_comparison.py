@@ -12,15 +12,16 @@ import pytest
 import yaml
 
 import editkit
+from editkit.errors import EditkitError
 from editkit.evidence.verdict import Criteria
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load
-from editkit.removal.comparison import compared
+from editkit.removal.comparison import compared, standings
 from editkit.removal.trial import Trial
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.builtin.swear import packaged_words
 from editkit.tasks.find import find
-from editkit.workspace import Session
+from editkit.workspace import Session, work_for
 from tests.known_heads import RECIPE
 
 pytestmark = pytest.mark.commit
@@ -67,3 +68,19 @@ def test_the_target_is_known_by_the_name_of_its_task(organism: LanguageModel, tm
     assert [(row.task, row.role) for row in found.rows] == [("swear", "target"), ("rhyme", "retain")]
     assert found.criteria.damage_each == 0.3
     assert found.verdict.met, found.verdict.reasons
+
+
+def test_tasks_that_a_short_context_has_no_room_for_are_left_out(tmp_path: Path) -> None:
+    """Else `evaluate` without --task fails on every small model, for the sake of one long task."""
+    from editkit.models.loading import load
+    from tests import untrained
+
+    model = load(untrained.checkpoint(tmp_path / "model", "gpt2", window=32), check=False)
+    trial = Trial((TASKS["swear"], TASKS["facts-letter"]), Criteria(), limit=2)
+    with pytest.warns(UserWarning, match="too short for them: swear"):
+        rows = standings(model, trial, work_for(model.source.base, "fits", 0, tmp_path)).rows
+    assert [row.task for row in rows] == ["facts-letter"]
+    with pytest.raises(EditkitError, match="reads 32 tokens"):
+        standings(
+            model, Trial((TASKS["swear"],), Criteria(), limit=2), work_for(model.source.base, "fits", 0, tmp_path)
+        )
