@@ -52,9 +52,9 @@ the live model gives the same logits, bit for bit, as zeroing their weights; gre
 changes nothing; every head matters, and the neurons of every layer; and every row of a batch obeys its own mask. In
 models with experts a row may move by rounding when other rows change, because the experts then add up in another order.
 
-A *routed* expert's neurons can be knocked out, baked, verified and undone; they are not searched, as they have no gates and
-so no gradients, and not trained alone. No adapter takes neurons of a model with routed experts. Where no neurons are in
-reach, heads are.
+A *routed* expert's neurons can be knocked out, baked, verified and undone; they are not searched, as they have no gates
+and so no gradients, and not trained alone. No adapter takes neurons of a model with routed experts. Where no neurons
+are in reach, heads are.
 
 | type | heads: output projection of attention | neurons: down projection of the MLP | notes |
 |---|---|---|---|"""

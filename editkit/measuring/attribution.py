@@ -27,12 +27,13 @@ from editkit.models.batch_budget import Budget, within_memory
 from editkit.models.encoding import Encoded
 from editkit.models.knockout import scaled
 from editkit.models.language_model import LanguageModel
+from editkit.models.recomputing import recomputed
+from editkit.models.shared_layers import blocks_of
 from editkit.units import PLAIN
 
 BACKWARD = 3.0
-"""One forward and backward pass costs as much as this many forward passes (2 x forward for the backward pass)."""
-BACKWARD_MEMORY = 4
-"""How many times fewer tokens a batch starts with when its activations are kept for the backward pass."""
+"""An attribution costs as much as this many forward passes: one, one more block by block, and the way back, which has
+no gradients of weights to make."""
 
 
 def attributions(
@@ -48,8 +49,8 @@ def attributions(
 
     Args:
         rows: (context, answer) in token ids: ``model.encode``.
-        sites: what is scaled together. One: exact for its layer, and only the layers above keep activations. All: the
-            cheap joint mode, one pass a step for the whole model.
+        sites: what is scaled together. One: exact for its layer. All: the cheap joint mode, one pass a step for the
+            whole model.
         steps: points on the path; 1: the gradient at the unedited model.
         within: where in its step each point lies: 1 at the end (a right Riemann sum), 0.5 in the middle.
         probability: attribute the mean probability of the answer's tokens instead of their mean log-probability.
@@ -62,7 +63,7 @@ def attributions(
     if routed:
         raise EditkitError(f"{routed[0].module}: neurons of routed experts have no gates, so no gradients by them.")
     found = [np.zeros((len(rows), site.units), dtype=np.float32) for site in sites]
-    budget = Budget(max(1, model.budget.tokens // BACKWARD_MEMORY))
+    budget = Budget(model.budget.tokens)
     waiting = list(range(len(rows)))
     width = max((len(context) + len(answer) for context, answer in rows), default=1)
 
@@ -123,8 +124,9 @@ def _gradients(
     model: LanguageModel, rows: Sequence[Encoded], sites: Sequence[Site], scale: float, probability: bool
 ) -> list[np.ndarray]:
     """d(answer) / d(gate) with all gates at ``scale``: float32[rows, units] per site."""
+    blocks = blocks_of(model.network, model.architecture) or ()
     gates = [torch.full((len(rows), site.units), scale, device=model.device, requires_grad=True) for site in sites]
-    with torch.enable_grad(), ExitStack() as stack:
+    with torch.enable_grad(), recomputed(blocks), ExitStack() as stack:
         for site, gate in zip(sites, gates, strict=True):
             stack.enter_context(scaled(model.network, site, gate))
         logprobs, _, real = model.token_logprobs(rows)

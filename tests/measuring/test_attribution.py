@@ -20,6 +20,7 @@ from editkit.models.encoding import Encoded
 from editkit.models.knockout import knocked_out, scaled
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load
+from editkit.models.shared_layers import blocks_of
 from editkit.tasks.task import Loglikelihood
 from tests import tiny
 
@@ -75,6 +76,24 @@ def test_one_pass_for_all_layers_and_any_batches_give_the_same_slopes(
         [alone] = attributions(tight, rows, [site])
         assert np.allclose(alone, joint, rtol=1e-4, atol=1e-6)
     assert _hooks(model) == hooks, "none stays"
+
+
+def test_what_is_kept_for_the_way_back_does_not_grow_with_what_a_layer_computes(
+    model: LanguageModel, rows: list[Encoded]
+) -> None:
+    """If this fails: attributing an 8B model's answer takes 5 MB a token, and no graphics card has them."""
+    kept: list[torch.Tensor] = []
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept.append(tensor)
+        return tensor
+
+    inner = model.architecture.neuron_sites[0].units
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        attributions(model, rows, model.architecture.neuron_sites)
+    assert kept and not [tensor.shape for tensor in kept if tensor.ndim == 3 and tensor.shape[-1] == inner]
+    blocks = blocks_of(model.network, model.architecture)
+    assert blocks and not any("forward" in vars(block) for block in blocks), "none stays"
 
 
 def test_experts_have_no_gates(model: LanguageModel, rows: list[Encoded]) -> None:
