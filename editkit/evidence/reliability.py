@@ -104,12 +104,14 @@ class Erased:
 class Enhanced:
     """One data set after training one set of numbers on the right answers of another, or of the same.
 
-    ``nats`` is the mean log-probability per token of the right answer, None where the task names none.
+    ``rate`` is the learning rate; ``nats`` the mean log-probability per token of the right answer, None where the task
+    names none.
     """
 
     trained_on: str
     arm: str
     seed: int
+    rate: float
     numbers: int
     task: str
     role: str

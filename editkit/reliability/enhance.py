@@ -6,15 +6,17 @@
     full        every number of the network
     none        nothing: the model as it is
 
+Given several learning rates each is trained at its own best, told from examples that are not scored.
 What was trained and asked is kept in the work folder.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -29,18 +31,19 @@ from editkit.models.training import Parts, Training, all_but, all_weights, count
 from editkit.reliability.bench import Bench
 from editkit.reliability.samples import Sample
 from editkit.removal.random_sets import random_sets
-from editkit.tasks.task import Likelihood, digest
+from editkit.tasks.task import Example, Likelihood, Task, digest
 
 ARMS = ("located", "random", "rest", "full")
 
 
 @dataclass(frozen=True)
 class Course:
-    """Which numbers are trained, on which answers (context, answer), in which order; without answers: none."""
+    """Which numbers are trained, on which answers (context, answer), how fast and in which order; or nothing."""
 
     school: str = ""
     arm: str = "none"
     seed: int = 0
+    rate: float = 0.0
     rows: tuple[Encoded, ...] = ()
 
 
@@ -50,30 +53,18 @@ def enhanced(bench: Bench, samples: Sequence[Sample], chosen: np.ndarray) -> Ite
     Args:
         chosen: bool[units], the located set; not empty.
     """
-    for course in _courses(bench, samples):
-        basis = (bench.settings.units, bench.settings.train_steps, bench.settings.rate, course)
-        asked = [(digest(sample.task), [example.id for example in sample.report]) for sample in samples]
-
-        def made(course: Course = course) -> bytes:
-            title = (
-                f"Training {course.arm} on {course.school}, seed {course.seed}" if course.rows else "Nothing trained"
-            )
-            with bench.ledger.stage(title):
-                return json.dumps([asdict(each) for each in _taught(bench, samples, chosen, course)]).encode()
-
-        data = bench.kept("trained", (basis, asked, np.flatnonzero(chosen).tolist()), made)
-        yield from (Enhanced(**each) for each in json.loads(data))
-
-
-def _courses(bench: Bench, samples: Sequence[Sample]) -> list[Course]:
     settings = bench.settings
-    own = [sample for sample in samples if sample.role == "capability"]
-    schools = [(sample.task.name, rows) for sample in own if (rows := _lessons(bench.ledger.model, sample))]
-    seeds = range(bench.seed, bench.seed + settings.seeds)
-    grid = [
-        Course(name, arm, seed, rows) for name, rows in schools[: settings.schools] for seed in seeds for arm in ARMS
-    ]
-    return [Course(seed=bench.seed), *grid] if grid else []
+    own = [(sample, _lessons(bench.ledger.model, sample)) for sample in samples if sample.role == "capability"]
+    schools = [(sample, rows) for sample, rows in own if rows][: settings.schools]
+    if not schools or not settings.seeds:
+        return
+    yield from _examined(bench, samples, chosen, Course(seed=bench.seed))
+    for sample, rows in schools:
+        for arm in ARMS:
+            first = Course(sample.task.name, arm, bench.seed, settings.rates[0], rows)
+            rate = _best_rate(bench, sample, chosen, first)
+            for seed in range(bench.seed, bench.seed + settings.seeds):
+                yield from _examined(bench, samples, chosen, replace(first, seed=seed, rate=rate))
 
 
 def _lessons(model: LanguageModel, sample: Sample) -> tuple[Encoded, ...]:
@@ -82,24 +73,66 @@ def _lessons(model: LanguageModel, sample: Sample) -> tuple[Encoded, ...]:
     return tuple(model.encode(request) for request in right if request)
 
 
-def _taught(bench: Bench, samples: Sequence[Sample], chosen: np.ndarray, course: Course) -> list[Enhanced]:
-    model, training = bench.ledger.model, Training(bench.settings.train_steps, bench.settings.rate)
+def _best_rate(bench: Bench, sample: Sample, chosen: np.ndarray, course: Course) -> float:
+    """The rate after which the right answers to the school's examples of ``choose`` are likeliest."""
+
+    def likely(rate: float) -> float:
+        tried = replace(course, rate=rate)
+
+        def made() -> bytes:
+            title = f"Training {course.arm} on {course.school} at {rate:g}"
+            with bench.ledger.stage(title), _taught(bench, chosen, tried):
+                return json.dumps(_nats(bench.ledger.model, sample.task, sample.choose)).encode()
+
+        nats = json.loads(bench.kept("rates", _basis(bench, chosen, tried, [sample.choose]), made))
+        return nats if nats is not None and math.isfinite(nats) else -math.inf
+
+    rates = bench.settings.rates
+    return rates[0] if len(rates) == 1 else max(rates, key=likely)
+
+
+def _examined(bench: Bench, samples: Sequence[Sample], chosen: np.ndarray, course: Course) -> Iterator[Enhanced]:
+    """What every data set answers after a course."""
+
+    def made() -> bytes:
+        title = f"Training {course.arm} on {course.school}, seed {course.seed}" if course.rows else "Nothing trained"
+        with bench.ledger.stage(title), _taught(bench, chosen, course) as numbers, opened(None) as store:
+            ledger = Ledger(bench.ledger.model, store)  # its own: what a trained model answers is not this model's
+            who = (course.school, course.arm, course.seed, course.rate, numbers)
+            return json.dumps([asdict(Enhanced(*who, *_exam(ledger, sample))) for sample in samples]).encode()
+
+    asked = [(digest(sample.task), sample.report) for sample in samples]
+    kept = bench.kept("trained", _basis(bench, chosen, course, asked), made)
+    yield from (Enhanced(**each) for each in json.loads(kept))
+
+
+def _basis(bench: Bench, chosen: np.ndarray, course: Course, asked: object) -> object:
+    """All that the answers after a course depend on."""
+    return bench.settings.units, bench.settings.train_steps, course, asked, np.flatnonzero(chosen).tolist()
+
+
+@contextmanager
+def _taught(bench: Bench, chosen: np.ndarray, course: Course) -> Iterator[int]:
+    """The model after a course, while the block runs; how many numbers were trained."""
     parts, rng = _parts(bench, chosen, course), np.random.default_rng(course.seed)
-    learnt = trained(model, parts, course.rows, training, rng) if course.rows else nullcontext()
-    who = (course.school, course.arm, course.seed, count(parts))
-    with learnt, opened(None) as store:
-        ledger = Ledger(model, store)  # a store of its own: what a trained model answers is not this model's
-        return [Enhanced(*who, *_exam(ledger, sample)) for sample in samples]
+    training = Training(bench.settings.train_steps, course.rate)
+    with trained(bench.ledger.model, parts, course.rows, training, rng) if course.rows else nullcontext():
+        yield count(parts)
 
 
 def _exam(ledger: Ledger, sample: Sample) -> tuple[str, str, int, float | None, float]:
     """Name, role and number of examples; the right answers' mean log-probability per token, and the score."""
     [cells] = task_scores(ledger, sample.task, sample.report, ledger.knockout())
-    right = [right_answer(sample.task, example) for example in sample.report]
-    outputs = ledger.model.answer([request for request in right if request], None)
-    nats = [output.logprob / max(1, output.tokens) for output in outputs if isinstance(output, Likelihood)]
     score = float(np.mean([cell.value for cell in cells]))
-    return sample.task.name, sample.role, len(cells), float(np.mean(nats)) if nats else None, score
+    return sample.task.name, sample.role, len(cells), _nats(ledger.model, sample.task, sample.report), score
+
+
+def _nats(model: LanguageModel, task: Task, examples: Sequence[Example]) -> float | None:
+    """The right answers' mean log-probability per token; None where the task names none."""
+    right = [right_answer(task, example) for example in examples]
+    outputs = model.answer([request for request in right if request], None)
+    nats = [output.logprob / max(1, output.tokens) for output in outputs if isinstance(output, Likelihood)]
+    return float(np.mean(nats)) if nats else None
 
 
 def _parts(bench: Bench, chosen: np.ndarray, course: Course) -> Parts:

@@ -33,6 +33,7 @@ from editkit.tasks.task import Task
 Role = Literal["capability", "content", "other"]
 """Shows the capability; is about the same things, but shows another one; neither."""
 Count = Annotated[int, Field(ge=1, le=100_000)]
+Rate = Annotated[float, Field(gt=0, le=1, strict=False)]
 
 
 class _Strict(BaseModel):
@@ -67,7 +68,8 @@ class Settings(_Strict):
     train: Literal["specific", "common"] = "specific"
     """Which located set is trained: what no other data set needs; or all that the capability's have in common."""
     train_steps: Count = 40
-    rate: Annotated[float, Field(gt=0, le=1, strict=False)] = 1e-3
+    rates: tuple[Rate, ...] = Field(default=(1e-3,), strict=False, min_length=1, max_length=20)
+    """Learning rates. Of several each set is trained at its own: the one that teaches it most, by other examples."""
 
 
 class Plan(_Strict):

@@ -19,11 +19,13 @@ from editkit.tasks.task import Example, Task, examples_of
 
 @dataclass(frozen=True)
 class Sample:
-    """One data set's examples: to locate and train; and to erase and score, about other things as far as there are."""
+    """One data set's examples: to locate and train; to choose a learning rate; and to erase and score. The latter two
+    are about other things, as far as there are."""
 
     task: Task
     role: Role
     locate: tuple[Example, ...]
+    choose: tuple[Example, ...]
     report: tuple[Example, ...]
     fresh: int
     """How many of ``report`` are about things that no data set of the capability is located on."""
@@ -37,8 +39,10 @@ def samples(data: DataSets) -> list[Sample]:
     drawn = []
     for task, role in data.tasks:
         report = _spread(examples_of(task, "report"), last=used)[: settings.report]
+        last = used | {content(example) for example in report}
+        choose = _spread(examples_of(task, "choose"), last=last)[: settings.report]
         fresh = sum(content(example) not in used for example in report)
-        drawn.append(Sample(task, role, tuple(locate[task.name]), tuple(report), fresh))
+        drawn.append(Sample(task, role, tuple(locate[task.name]), tuple(choose), tuple(report), fresh))
     return drawn
 
 

@@ -166,12 +166,15 @@ def _enhanced(run: Reliability) -> Grid:
         for arm in ARMS:
             exams = [exam for exam in run.enhanced if exam.arm == arm and exam.trained_on in ("", school)]
             numbers = f"{exams[0].numbers:,}" if exams else ""
+            rate = f"{exams[0].rate:g}" if exams and exams[0].rate else ""
             cells = [cell for where in WHERE for cell in _exam(run, exams, school, where)]
-            rows.append((clean(school), arm, numbers, *cells))
-    head = ("trained on", "what", "#numbers", *(f"#{where}: {what}" for where in WHERE for what in ("nats", "score")))
+            rows.append((clean(school), arm, numbers, rate, *cells))
+    asked = (f"#{where}: {what}" for where in WHERE for what in ("nats", "score"))
+    head = ("trained on", "what", "#numbers", "#rate", *asked)
     note = (
         "Mean ± standard deviation over seeds. Nats: log-probability of the right answer per token, nearer to 0 is "
-        "better; score in percent. Random: other units of the same layers; rest: everything but the located."
+        "better; score in percent. Rate: where several were tried, the best by other examples. Random: other units of "
+        "the same layers; rest: everything but the located."
     )
     return Grid("Enhancing", head, tuple(rows), note)
 

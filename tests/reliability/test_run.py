@@ -25,7 +25,9 @@ from editkit.render.reliability import page, png, tables
 
 pytestmark = pytest.mark.commit
 
-QUICK = dict(path="joint", steps=2, locate=10, report=6, draws=2, draw_examples=3, seeds=1, train_steps=2)
+QUICK = dict(
+    path="joint", steps=2, locate=10, report=6, draws=2, draw_examples=3, seeds=1, train_steps=2, rates=(1.0, 1e-3)
+)
 
 
 def run(model: LanguageModel, folder: Path, **settings) -> Reliability:
@@ -60,6 +62,13 @@ def test_every_part_is_there_and_can_be_read(first: tuple[Path, Reliability]) ->
     text = page(found)
     assert all(f"## {grid.title}" in text for grid in tables(found)) and len(tables(found)) == 5
     assert png(found).startswith(b"\x89PNG")
+
+
+def test_every_set_is_trained_at_the_rate_that_teaches_it_most(first: tuple[Path, Reliability]) -> None:
+    """If this fails: a set of units loses a comparison because of a rate that suits another one."""
+    assert {each.rate for each in first[1].enhanced if each.arm != "none"} == {1e-3}
+    nats = {each.arm: each.nats for each in first[1].enhanced if each.task == each.trained_on == "facts"}
+    assert nats["full"] and nats["full"] > -3, "at a rate of 1 nothing is left"
 
 
 def test_halves_share_no_content_and_are_alike_in_all_data_sets(first: tuple[Path, Reliability]) -> None:
