@@ -110,7 +110,7 @@ def test_an_interruption_loses_the_batch_in_flight_and_nothing_else(
     def killed(self, batch, *rest):
         if len(done) == batches:
             raise KeyboardInterrupt
-        done.append(len(batch.places))
+        done.append(len(batch.rows))
         return run(self, batch, *rest)
 
     monkeypatch.setattr(LanguageModel, "_run", killed)

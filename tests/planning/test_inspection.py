@@ -267,7 +267,7 @@ def _inspect(directory: Path, config: dict[str, Any], tensors: dict[str, tuple[s
     return inspect(directory)
 
 
-BERT = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48, "vocab_size": 90}
+BERT: dict[str, Any] = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48}
 
 
 def _without_tokenizer(path: Path) -> tuple[str, str]:
@@ -279,7 +279,7 @@ def _without_tokenizer(path: Path) -> tuple[str, str]:
 def _encoder(path: Path) -> tuple[str, str]:
     from transformers import BertConfig, BertForMaskedLM
 
-    BertForMaskedLM(BertConfig(**BERT)).save_pretrained(path)
+    BertForMaskedLM(BertConfig(**BERT, vocab_size=90)).save_pretrained(path)
     (path / "vocab.txt").write_text("[UNK]\n")
     return "swear", "bert is an encoder"
 
@@ -287,7 +287,7 @@ def _encoder(path: Path) -> tuple[str, str]:
 def _no_language_model(path: Path) -> tuple[str, str]:
     from transformers import EsmConfig, EsmForMaskedLM
 
-    EsmForMaskedLM(EsmConfig(**BERT, pad_token_id=0)).save_pretrained(path)
+    EsmForMaskedLM(EsmConfig(**BERT, vocab_size=90, pad_token_id=0)).save_pretrained(path)
     (path / "vocab.txt").write_text("[UNK]\n")
     return "swear", "esm is not a causal language model"
 

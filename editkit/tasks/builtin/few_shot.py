@@ -117,7 +117,7 @@ def counted(text: str, facts: Mapping[str, Any]) -> Score:
     return Score(float(number == float(facts["answer"])), note="" if number is None else f"{number:g}")
 
 
-RULES = {
+RULES: dict[Callable[[str, Mapping[str, Any]], Score], str] = {
     exact: "its first line is the answer; case, accents and punctuation around it do not count",
     named: "its first sentence names the answer as a whole word",
     counted: "its first line gives the right number",
