@@ -15,7 +15,7 @@ from pathlib import Path
 from editkit.render import evidence_folder
 
 HERE = Path(__file__).parent
-EVIDENCE = ("edit.json", "localization.json", "report.json", "provenance.json")
+EVIDENCE = ("edit.json", "localization.json", "report.json", "provenance.json", "examples.jsonl.gz")
 
 
 def main(arguments: list[str]) -> None:
