@@ -58,15 +58,20 @@ def tasks(ctx: click.Context, as_json: bool) -> None:
 def show_task(name: str, count: int, as_json: bool) -> None:
     """Print a task's splits and some of its questions."""
     from editkit.tasks.find import find
-    from editkit.tasks.task import SPLITS, examples_of, split_of
+    from editkit.tasks.task import SPLITS, divides_clusters, examples_of, splits
 
     task = find(name)
-    sizes = Counter(split_of(task.name, example.id) for example in task.examples())
+    sizes = Counter(splits(task.name, task.examples()).values())
     prompts = {split: [example.prompt for example in examples_of(task, split, limit=count)] for split in SPLITS}
     if as_json:
-        splits = {split: {"examples": sizes[split], "prompts": prompts[split]} for split in SPLITS}
-        print_json({"task": task.name, "rule": task.rule, "splits": splits})
+        divided = divides_clusters(task)
+        told = {split: {"examples": sizes[split], "prompts": prompts[split]} for split in SPLITS}
+        print_json({"task": task.name, "rule": task.rule, "divided": divided, "splits": told})
         return
+    if divides_clusters(task):
+        click.echo(
+            "Too few clusters to keep each in one split: each split asks new fillings of templates that others use too."
+        )
     for split in SPLITS:
         click.secho(f"{split} ({sizes[split]} examples)", bold=True)
         for prompt in prompts[split]:

@@ -127,6 +127,7 @@ def _look(look: Tryout, then: str) -> Iterator[RenderableType]:
         "score": f"{wording.percent(look.score)} %: {right} of {count} right; guessing scores "
         f"{wording.percent(look.chance)} %",
         "looks for": look.rule,
+        **({"clusters": "too few: a report asks new fillings of templates already used"} if look.divided else {}),
         "next": _advice(look, then),
     }
     yield from (Text(), table, Text(), pairs(facts), Text())

@@ -58,6 +58,8 @@ def removal(outcome: Outcome) -> RenderableType:
         facts["set aside"] = f"universal: {_units(outcome.localization.universal)}"
     if control := wording.null_line(report):
         facts["control"] = control
+    if reused := [row.task for row in report.rows if row.reused]:
+        facts["examples"] = f"new fillings of templates already used: {clean(', '.join(reused), limit=400)}"
     if written:
         facts["model"] = str(outcome.out)
         facts["card"] = str(outcome.out / "README.md")

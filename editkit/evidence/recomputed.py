@@ -57,6 +57,7 @@ def recomputed(told: EvalReport, asked: Sequence[Asked], *, seed: int) -> EvalRe
                 row.chance,
                 [(each.before, other) for each, other in zip(sheets[row.task], scores, strict=True)],
                 [each.cluster for each in sheets[row.task]],
+                row.divided,
             )
             for row, scores in zip(told.rows, second, strict=True)
         ]

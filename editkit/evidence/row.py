@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -41,6 +41,8 @@ class Row:
         lost, gained: how many examples' worth of score went down, and up. With ``n`` and ``clusters`` they give
             ``p_kept``, ``p_equivalent`` and ``detectable`` again.
         p_kept: exact p of "the damage budget or more is lost"; small = shown to be kept.
+        divided: other examples of these clusters are in other splits, so they may be what the units were chosen by.
+            True of all reports of an older editkit.
         left, left_at_most: the share of the score above chance that is left, every answer that collapsed at its old
             score, and its upper 95 % bound; None where there was none.
     """
@@ -66,11 +68,17 @@ class Row:
     p_kept: float | None = None
     left: float | None = None
     left_at_most: float | None = None
+    divided: bool = True
 
     @property
     def few(self) -> bool:
         """Whether the examples lie in too few clusters to say anything of others."""
         return self.clusters is not None and self.clusters < paired_tests.FEWEST_CLUSTERS
+
+    @property
+    def reused(self) -> bool:
+        """Whether the examples are new, but not what they are about: template, fact or word."""
+        return self.divided and self.clusters not in (None, self.n)
 
     @property
     def flips(self) -> Flips | None:
@@ -87,6 +95,7 @@ class Sample:
     Args:
         pairs: each example's score before and after.
         clusters: each example's ``cluster``; an empty name stands alone.
+        divided: other examples of these clusters are in other splits.
     """
 
     task: str
@@ -95,12 +104,28 @@ class Sample:
     chance: float
     pairs: Sequence[tuple[Score, Score]]
     clusters: Sequence[str]
+    divided: bool = True
 
 
 def rows(samples: Sequence[Sample], *, margin: float, seed: int) -> list[Row]:
     """A row for each sample. Deterministic in ``seed``, so that whoever has the scores computes the same rows."""
     rng = np.random.default_rng(seed)
-    return [row(**vars(sample), rng=rng, margin=margin) for sample in samples]
+    return [
+        replace(
+            row(
+                sample.task,
+                sample.role,
+                split=sample.split,
+                chance=sample.chance,
+                pairs=sample.pairs,
+                rng=rng,
+                margin=margin,
+                clusters=sample.clusters,
+            ),
+            divided=sample.divided,
+        )
+        for sample in samples
+    ]
 
 
 def row(

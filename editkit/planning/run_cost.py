@@ -23,7 +23,7 @@ from editkit.planning.inspection import Inspection, inspect
 from editkit.removal import recipe as recipes
 from editkit.removal.capability import capability
 from editkit.removal.recipe import Recipe
-from editkit.tasks.task import Generate, Loglikelihood, Task, examples_of
+from editkit.tasks.task import Generate, Loglikelihood, Task, divides_clusters, examples_of
 
 TEMPLATE_TOKENS = 12
 """What a chat template adds to a prompt, about."""
@@ -43,6 +43,7 @@ class Plan:
         search_tokens: tokens of the search: teacher-forced, or generated where the recipe scores answers.
         answer_tokens: prompt and generated tokens of choosing, reporting and the random-heads null.
         seconds: on this machine's processor; a GPU is one to three orders of magnitude faster.
+        divided: tasks of too few clusters to keep each in one split.
     """
 
     recipe: str
@@ -56,6 +57,7 @@ class Plan:
     memory: int
     disk: int
     seconds: float
+    divided: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -65,6 +67,11 @@ class Plan:
         return {
             "recipe": f"{self.recipe}, method {self.method}",
             "model": f"{self.model}: {self.heads} heads, {self.parameters / 1e6:,.1f} million parameters",
+            **(
+                {"examples": f"new fillings of templates already used: {', '.join(self.divided)}"}
+                if self.divided
+                else {}
+            ),
             "search": f"about {self.evaluations:,.0f} evaluations, {self.search_tokens:,} tokens",
             "answers": f"about {self.answer_tokens:,} tokens, to choose heads, report and compare with random heads",
             "memory": f"about {_size(self.memory)}",
@@ -133,6 +140,9 @@ def plan(
         memory=_memory(inspection),
         disk=inspection.bytes + (16 << 20),
         seconds=2.0 * inspection.parameters * (search + answered) / (_speed(inspection, dtype) * EFFICIENCY),
+        divided=tuple(
+            task.name for task in (*wanted.targets, *wanted.retain, *wanted.transfer) if divides_clusters(task)
+        ),
     )
 
 

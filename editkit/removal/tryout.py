@@ -23,7 +23,7 @@ from editkit.removal.capability import capability
 from editkit.removal.complaints import nearest
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.find import HARNESS, find
-from editkit.tasks.task import Generate, Task, examples_of
+from editkit.tasks.task import Generate, Task, divides_clusters, examples_of
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,19 @@ class Answered:
 
 @dataclass(frozen=True)
 class Tryout:
-    """One task's answers. ``rule``: what an answer must be to score 1."""
+    """One task's answers.
+
+    Args:
+        rule: what an answer must be to score 1.
+        divided: too few clusters to keep each in one split: a report will ask new fillings of templates already used.
+    """
 
     model: str
     task: str
     rule: str
     chance: float
     answers: tuple[Answered, ...]
+    divided: bool = False
 
     @property
     def score(self) -> float:
@@ -107,7 +113,7 @@ def tryout(model: LanguageModel, task: Task, *, count: int = 10, stages: Stages 
         text = shown(given) if isinstance(asked[0], Generate) else score.note
         expected = _listed(example.facts.get("answer"))
         answers.append(Answered(example.prompt, text, expected, score.value, score.valid, score.note))
-    return Tryout(model.source.base.model, task.name, task.rule, task.chance, tuple(answers))
+    return Tryout(model.source.base.model, task.name, task.rule, task.chance, tuple(answers), divides_clusters(task))
 
 
 def _listed(answer: object) -> str:

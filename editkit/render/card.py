@@ -110,6 +110,7 @@ def _evidence(report: EvalReport) -> dict[str, Any]:
     criteria = report.criteria
     return {
         "held_out": all(row.split == "report" for row in report.rows),
+        "reused": _joined([code(row.task) for row in report.rows if row.reused], ", "),
         "rows": report.rows,
         "words": [prose(_word(row, report)) for row in report.rows],
         "control": _control(report),

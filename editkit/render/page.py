@@ -120,6 +120,7 @@ def _results(outcome: Outcome) -> dict[str, Any]:
         "rows": [(row, wording.group(row, standing)) for row in report.rows],
         "group_names": GROUP_NAMES,
         "held_out": all(row.split == "report" for row in report.rows),
+        "reused": ", ".join(clean(row.task, limit=80) for row in report.rows if row.reused),
         "reached": sum(delta <= null.delta for delta in null.deltas) or "none" if null else "",
         "null_line": wording.null_line(report),
     }

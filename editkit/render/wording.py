@@ -160,7 +160,9 @@ ATTEMPT = "The attempt, zeroing"
 
 
 def examples(row: Row) -> str:
-    """``120 held-out examples in 66 clusters``."""
+    """``120 held-out examples in 66 clusters``, or ``185 new examples of 20 clusters already used``."""
+    if row.split == "report" and row.reused:
+        return f"{row.n} new examples of {row.clusters} clusters already used"
     kind = "held-out examples" if row.split == "report" else "examples"
     return f"{row.n} {kind}" if row.clusters in (None, row.n) else f"{row.n} {kind} in {row.clusters} clusters"
 

@@ -22,6 +22,7 @@ import io
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ from typing import Any
 from editkit.errors import EditkitError, first_line
 from editkit.tasks.degeneration import degeneration
 from editkit.tasks.scoring import NEED_ANSWER, OF_THE_ROW, SCORERS, Scorer, numbers, plain, scorer
-from editkit.tasks.task import SPLITS, Example, Generate, Likelihood, Loglikelihood, Output, Request, Score, split_of
+from editkit.tasks.task import SPLITS, Example, Generate, Likelihood, Loglikelihood, Output, Request, Score, splits
 
 KEYS = ("prompts", "scorer", "name", "chance", "chat", "max_new_tokens", "gate")
 _LONE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -274,7 +275,8 @@ def _check_answer(answer: Any, kind: str, path: Path, line: int) -> None:
 
 
 def _check_splits(rows: tuple[Example, ...], name: str, path: Path) -> None:
-    counts = {split: sum(split_of(name, row.id) == split for row in rows) for split in SPLITS}
+    found = Counter(splits(name, rows).values())
+    counts = {split: found[split] for split in SPLITS}
     if not all(counts.values()):
         shown = ", ".join(f"{split} {count}" for split, count in counts.items())
         raise EditkitError(

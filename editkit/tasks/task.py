@@ -7,6 +7,7 @@ A task is a sequence of examples, the requests each example makes of a model, an
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -72,11 +73,11 @@ class Score:
 
 @dataclass(frozen=True)
 class Example:
-    """One question. ``id`` is stable and unique in its task, and alone decides the split.
+    """One question. ``id`` is stable and unique in its task; with ``cluster`` it decides the split.
 
     Args:
         prompt: the question as a person would type it.
-        cluster: examples that share a template share a cluster; intervals resample clusters together.
+        cluster: what examples share that are no findings of their own: a template, a fact, a word. It counts once.
         facts: what the scorer needs (the right answer, the word to rhyme with); plain JSON values.
     """
 
@@ -133,21 +134,47 @@ def digest(task: Task) -> str:
 
 SHARES: dict[Split, float] = {"locate": 0.5, "choose": 0.2, "report": 0.3}
 """How a task's examples are divided."""
+FEWEST_CLUSTERS = 6
+"""So many clusters in each split, or clusters are divided too: with fewer no change can be shown."""
+
+
+def splits(name: str, examples: Sequence[Example]) -> dict[str, Split]:
+    """The split of each example of the task ``name``, by its id: of whole clusters where there are enough of them.
+
+    A cluster goes by a hash of its name alone, so it is in the same split in every task: what the search has seen in
+    one format, ``report`` asks about in no other. Nothing moves when examples are added, unless with them the clusters
+    become enough.
+    """
+    whole = {example.id: _split(example.cluster or f"{name}\0{example.id}") for example in examples}
+    counts = Counter({example.cluster or example.id: whole[example.id] for example in examples}.values())
+    if all(counts[split] >= FEWEST_CLUSTERS for split in SPLITS):
+        return whole
+    return {example.id: split_of(name, example.id) for example in examples}
+
+
+def divides_clusters(task: Task) -> bool:
+    """Whether examples of one cluster are in several splits: too few clusters to keep them whole."""
+    found = splits(task.name, task.examples())
+    pairs = {(example.cluster, found[example.id]) for example in task.examples() if example.cluster}
+    return len(pairs) > len({cluster for cluster, _ in pairs})
 
 
 def split_of(task: str, example_id: str) -> Split:
-    """The split an example belongs to: half ``locate``, a fifth ``choose``, the rest ``report`` (``SHARES``).
-
-    Decided by a hash of the task's name and the example's id, so it never moves when examples are added.
-    """
-    digest = hashlib.sha256(f"{task}\0{example_id}".encode()).digest()
-    place = int.from_bytes(digest[:8], "big") / 2**64
-    chosen = SHARES["locate"], SHARES["locate"] + SHARES["choose"]
-    return "locate" if place < chosen[0] else "choose" if place < chosen[1] else "report"
+    """The split of an example that goes by itself: a hash of the task's name and its id."""
+    return _split(f"{task}\0{example_id}")
 
 
 def examples_of(task: Task, split: Split, *, limit: int | None = None) -> list[Example]:
     """The task's examples in ``split``, in an order fixed by their hashes, so that a limit is a fair sample."""
-    chosen = [example for example in task.examples() if split_of(task.name, example.id) == split]
+    examples = task.examples()
+    found = splits(task.name, examples)
+    chosen = [example for example in examples if found[example.id] == split]
     chosen.sort(key=lambda example: hashlib.sha256(f"order\0{task.name}\0{example.id}".encode()).digest())
     return chosen if limit is None else chosen[:limit]
+
+
+def _split(key: str) -> Split:
+    """Half ``locate``, a fifth ``choose``, the rest ``report`` (``SHARES``)."""
+    place = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64
+    chosen = SHARES["locate"], SHARES["locate"] + SHARES["choose"]
+    return "locate" if place < chosen[0] else "choose" if place < chosen[1] else "report"

@@ -96,6 +96,21 @@ def test_the_table_parsed_back_is_the_report(status, seed):
         assert number(p) == pytest.approx(row["p_holm"], abs=0.0011)
 
 
+def test_new_examples_of_clusters_already_used_are_called_so_in_the_first_lines():
+    """Where a split divides clusters, no reader takes the examples for templates that nothing has seen."""
+    found = evidence("met")
+    said = {}
+    for divided in (True, False):
+        rows = tuple(replace(row, divided=divided, clusters=row.n // 5) for row in found.report.rows)
+        text = rendered(replace(found, report=replace(found.report, rows=rows)))
+        said[divided] = text[: text.index("## Before and after")], text
+    first, whole = said[True]
+    target = next(row for row in found.report.rows if row.role == "target")
+    assert f"{target.n} new examples of {target.n // 5} clusters already used" in first
+    assert all(f"`{row.task}`" in whole[whole.index("those of") : whole.index("are new fillings")] for row in rows)
+    assert "already used" not in said[False][1] and "held-out examples in" in said[False][0]
+
+
 @pytest.mark.parametrize("status", STATUSES)
 def test_every_number_in_the_text_is_in_the_evidence(status):
     found = evidence(status)
