@@ -36,7 +36,7 @@ Table = list[str]
 
 def main() -> None:
     rng = np.random.default_rng(0)
-    parts = [coverage(rng), size(rng), shown(rng), words(np.random.default_rng(1))]
+    parts = [coverage(rng), size(rng), shown(rng), words(np.random.default_rng(1)), noise(np.random.default_rng(2))]
     OUT.write_text(
         "# Simulated worlds\n\nMade by `benchmarks/simulated_statistics.py`.\n\n" + "\n".join(parts), "utf-8"
     )
@@ -231,6 +231,37 @@ def most_lost(gained: int, n: int, margin: float) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if less(middle, gained, n, margin) else (low, middle - 1)
     return low
+
+
+def noise(rng: np.random.Generator) -> str:
+    worlds = list(product(EXAMPLES, (0.3, 0.7, 0.95), (0.0, 0.02, 0.1, 0.3)))
+    rows = []
+    for name, shift in (("flips both ways only", 0.0), ("and later runs lose 2 %", 0.02), ("and they lose 10 %", 0.1)):
+        shares = [repeated(rng, n, right, flips, shift) for n, right, flips in worlds]
+        for place, which in enumerate(("as it is", "wider by the A/A change")):
+            rows.append(_worst(f"{name}; {which}", (share[place] for share in shares)))
+    head = ["| answers | worlds | mean coverage | least coverage |", "|---|--:|--:|--:|"]
+    return _section("Coverage of a change that is none, by answers that flip", head + rows, NOISE)
+
+
+NOISE = (
+    "An edit that changes nothing; 30, 70 and 95 % are right. Each time a model is asked, 0, 2, 10 or 30 % of answers "
+    "flip; in the last rows the second run of the unedited model and the run of the edited one also lose right answers."
+)
+
+
+def repeated(rng: np.random.Generator, n: int, right: float, flips: float, shift: float) -> tuple[float, float]:
+    """How often the interval of after - before holds 0: as it is, and wider by the mean of again - before."""
+    truth = rng.random((RUNS, n)) < right
+
+    def run(lost: float) -> np.ndarray:
+        return (truth ^ (rng.random((RUNS, n)) < flips)) & (rng.random((RUNS, n)) >= lost)
+
+    before, after, again = (run(lost).astype(float) for lost in (0.0, shift, shift))
+    low, high = bounds(after - before, np.ones(n), least=-1.0)
+    wider = np.abs((again - before).mean(axis=1))
+    plain, wide = ((low - more <= 0) & (high + more >= 0) for more in (0.0, wider))
+    return float(plain.mean()), float(wide.mean())
 
 
 def _worst(name: str, shares: Iterable[float], worst: Callable[..., float] = min) -> str:

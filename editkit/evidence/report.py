@@ -17,6 +17,7 @@ from typing import Any
 
 from editkit.errors import EditkitError
 from editkit.evidence import paired_tests
+from editkit.evidence.noise import widened
 from editkit.evidence.power import ALPHA, detectable
 from editkit.evidence.row import Row, from_json, to_json
 from editkit.evidence.verdict import Criteria, RandomHeads, Verdict, judge
@@ -74,7 +75,9 @@ def report(
     null: RandomHeads | None = None,
     noise: Sequence[Row] = (),
 ) -> EvalReport:
-    """Correct the rows for multiplicity, judge them, and keep the evidence together."""
+    """Widen the rows by the noise, correct them for multiplicity, judge them, and keep the evidence together."""
+    again = {row.task: row for row in noise}
+    rows = [widened(row, again.get(row.task), criteria.damage_each) for row in rows]
     corrected = paired_tests.holm([row.p for row in rows])
     level = ALPHA / max(1, len(rows))
     together = tuple(

@@ -11,6 +11,7 @@ import numpy as np
 
 from editkit.evidence import paired_tests
 from editkit.evidence.intervals import Interval
+from editkit.evidence.noise import churn
 from editkit.evidence.power import ALPHA, needed
 from editkit.evidence.row import Row
 from editkit.evidence.share_left import FEW
@@ -167,10 +168,11 @@ def _steady(noise: Sequence[Row], criteria: Criteria) -> tuple[bool, str]:
     """A/A: what changes when nothing was changed. More than a damage budget for sure, and no change means anything."""
     row = max(noise, key=lambda row: abs(row.delta.mean))
     text = f"Noise floor: measured twice, the unedited model changed by at most {_change(row.delta)} ({row.task})"
-    flipped = [(row.flips.churn, row.task) for row in noise if row.flips is not None]
-    if flipped:
-        share, task = max(flipped)
+    if flipped := churn(noise):
+        share, task = flipped
         text += f"; at most {share:.1%} of the answers flipped" + (f" ({task})" if share else "")
+    if any(row.delta.mean for row in noise):
+        text += "; the interval of each task is wider by what its own answers changed"
     wider = _normal(1 - 0.025 / len(noise)) / _normal(0.975)
     limits = [max(criteria.damage_each, wider * (row.delta.high - row.delta.low) / 2) for row in noise]
     if any(abs(row.delta.mean) > limit for row, limit in zip(noise, limits, strict=True)):

@@ -18,6 +18,7 @@ from editkit.edit import Edit
 from editkit.errors import EditkitError
 from editkit.evidence.exhibits import Exhibits
 from editkit.evidence.localization import Localization
+from editkit.evidence.noise import churn
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import BaseModel, Provenance
 from editkit.evidence.report import EvalReport
@@ -101,6 +102,7 @@ def _summary(edit: Edit, localization: Localization, report: EvalReport, provena
         "transfer": _joined([_effect(row) for row in wording.transfers(report)], "; "),
         "cost": _cost(report),
         "sure": _sure(edit, report),
+        "noise": _noise(report),
         "undo": Inert(undo),
         "deltas_text": Inert("Change of every task with its 95 % interval"),
     }
@@ -300,6 +302,20 @@ def _sure(edit: Edit, report: EvalReport) -> Inert:
         for row in known
     )
     return Inert(first + (wording.null_line(report) or f"Random {edit.kind}s were not measured."))
+
+
+def _noise(report: EvalReport) -> Inert | None:
+    """How many answers flip when nothing is changed."""
+    flipped = churn(report.noise)
+    if flipped is None:
+        return None
+    share, task = flipped
+    if share == 0:
+        return Inert("asked twice, the unedited model gave no answer another score")
+    return Inert(
+        f"asked twice, the unedited model scored up to {wording.percent(share)} % of its answers otherwise "
+        f"({code(task)}); each interval is wider by what that changed"
+    )
 
 
 def _group(label: str, rows: Sequence[Row], none: str) -> Inert:
