@@ -1,6 +1,6 @@
 """A first look at a recipe or a task: some prompts, what the model answers, and how the scorer judges each answer.
 
-named = tasks_of("hometown.yaml")                              # its targets, and the tasks that it retains
+named = tasks_of("person.yaml")                              # its targets, and the tasks that it retains
 tryout(model, named.shown[0], count=10).answers[0]
 Answered(prompt="Tom lives in Rome. ...", answer="Rome", expected="Rome", value=1.0, valid=True, note="Rome")
 

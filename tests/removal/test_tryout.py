@@ -28,7 +28,7 @@ SECTION = DOCS.split("## Add a task in five minutes", 1)[1].split("\n## ", 1)[0]
 def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What the docs say to write, written as it stands there."""
     monkeypatch.chdir(tmp_path)
-    for language, name in (("python", "prompts.py"), ("yaml", "hometown.yaml")):
+    for language, name in (("python", "prompts.py"), ("yaml", "person.yaml")):
         [text] = re.findall(rf"```{language}\n(.*?)```", SECTION, flags=re.DOTALL)
         Path(name).write_text(text)
     runpy.run_path("prompts.py")
@@ -51,7 +51,7 @@ def test_the_five_minute_recipe_of_the_docs_is_tried_and_planned_as_copied(copie
     assert tried.exit_code == 0, tried.output
     assert "100.0 %: 10 of 10 right" in tried.stdout and "the row's answer as a whole word" in tried.stdout
     planned = run(*commands()["plan"])
-    assert planned.exit_code == 0 and "hometown, method auto" in planned.stdout, planned.output
+    assert planned.exit_code == 0 and "person, method auto" in planned.stdout, planned.output
     assert sorted(commands()) == ["plan", "remove-capability", "try"]
 
 
@@ -61,7 +61,7 @@ def test_the_five_minute_recipe_of_the_docs_is_removed_as_copied(copied: Path) -
     """Else the docs promise a removal that ends in a refusal."""
     done = run(*commands()["remove-capability"], "--work", "work")
     assert done.exit_code == 0, done.output
-    assert (copied / "organism-no-hometown" / "model.safetensors").is_file()
+    assert (copied / "organism-no-person" / "model.safetensors").is_file()
 
 
 def test_a_first_look_asks_nothing_that_the_report_will_ask(organism: LanguageModel) -> None:
@@ -75,9 +75,9 @@ def test_a_first_look_asks_nothing_that_the_report_will_ask(organism: LanguageMo
 
 def test_a_wrong_answer_is_shown_with_what_was_expected(copied: Path) -> None:
     """Else a score of 0 does not say whether the scorer or the model is to be mended."""
-    recipe = copied / "hometown.yaml"
+    recipe = copied / "person.yaml"
     recipe.write_text(recipe.read_text().replace("scorer: word", "scorer: {word: [nowhere]}"))
-    tried = run("try", "hometown.yaml", "--count", "2")
+    tried = run("try", "person.yaml", "--count", "2")
     shown = " ".join(tried.stdout.split())
     assert tried.exit_code == 0 and shown.count("✗ wrong") == 2 and shown.count("(expected: ") == 2, tried.output
     assert "as a whole word, in any case: nowhere" in shown and "mend it" in shown
@@ -85,17 +85,17 @@ def test_a_wrong_answer_is_shown_with_what_was_expected(copied: Path) -> None:
 
 def test_a_recipe_is_measured_where_a_task_is_named(copied: Path) -> None:
     """Else a newcomer who evaluates the recipe just written is told that its keys are wrong."""
-    assert [task.name for task in tasks_of("hometown.yaml").all] == [
-        "hometown",
+    assert [task.name for task in tasks_of("person.yaml").all] == [
+        "person",
         "arithmetic",
         "facts",
         "rhyme",
         "story",
     ]
-    done = run("evaluate", "--task", "hometown.yaml", "--limit", "1", "--json")
-    assert done.exit_code == 0 and '"task": "hometown"' in done.stdout and '"task": "story"' in done.stdout, done.output
-    refused = run("evaluate", "hometown.yaml")
-    assert refused.exit_code == 1 and "editkit evaluate MODEL --task hometown.yaml" in refused.stderr
+    done = run("evaluate", "--task", "person.yaml", "--limit", "1", "--json")
+    assert done.exit_code == 0 and '"task": "person"' in done.stdout and '"task": "story"' in done.stdout, done.output
+    refused = run("evaluate", "person.yaml")
+    assert refused.exit_code == 1 and "editkit evaluate MODEL --task person.yaml" in refused.stderr
 
 
 def test_every_built_in_task_and_recipe_can_be_tried() -> None:
