@@ -51,6 +51,8 @@ from editkit.tasks.task import Task
 from editkit.units import Unit, units
 from editkit.workspace import Session, work_for
 
+LOADING = "Loading the model"
+"""The title of this stage."""
 Model = LanguageModel | Source | str | Path | None
 """A loaded model, a Hub id, a local directory; None for the bundled organism."""
 
@@ -135,7 +137,7 @@ def remove_capability(
     wanted = _capability(name, session, changes)
     source = model.source if isinstance(model, LanguageModel) else _resolved(model, session.stages)
     target = Path(out) if out is not None else default_out(source.base.model, wanted.recipe.capability)
-    live = model if isinstance(model, LanguageModel) else load_source(source, placement)
+    live = model if isinstance(model, LanguageModel) else _loaded(source, placement, session.stages)
     command = session.command or _as_command(name, changes, wanted.recipe, live, out=target, seed=seed)
     run = Run(wanted, target, seed, command, datetime.datetime.now(datetime.UTC).date().isoformat())
     work = work_for(source.base, wanted.recipe.capability, seed, session.work)
@@ -174,7 +176,7 @@ def tryout(
     """
     named = tasks_of(name, allow_code=session.allow_code)
     source = None if isinstance(model, LanguageModel) else _resolved(model, session.stages)
-    live = load_source(source, placement) if source else model
+    live = _loaded(source, placement, session.stages) if source else model
     assert isinstance(live, LanguageModel)
     tasks = named.all if retained else named.shown
     return tuple(first_look(live, task, count=count, stages=session.stages) for task in tasks)
@@ -247,12 +249,17 @@ def _resolved(model: Source | str | Path | None, stages: Stages) -> Source:
     return model if isinstance(model, Source) else resolve(model, stages=stages)
 
 
+def _loaded(source: Source, placement: Placement, stages: Stages) -> LanguageModel:
+    with stages(LOADING, None):
+        return load_source(source, placement)
+
+
 def _later(model: Model, placement: Placement, stages: Stages) -> Later:
     """The model, loaded when it is called for; a name that leads nowhere is told now."""
     if isinstance(model, LanguageModel):
         return lambda: model
     source = _resolved(model, stages)
-    return lambda: load_source(source, placement)
+    return lambda: _loaded(source, placement, stages)
 
 
 def _trial(names: Sequence[str], model: Model, limit: int, seed: int, session: Session) -> Trial:

@@ -91,6 +91,9 @@ class Architecture:
     neuron_sites: tuple[Site, ...] = ()
     unreachable_neurons: tuple[Unreachable, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<{self.model_type}: {len(self.heads)} heads and {self.neurons} neurons in {self.layers} layers>"
+
     @cached_property
     def heads(self) -> tuple[Head, ...]:
         """Every head, by layer and index: the columns of a mask."""

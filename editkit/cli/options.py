@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from editkit.cli.streams import note
 from editkit.errors import UsageError
 
 if TYPE_CHECKING:
+    from editkit.checkpoints.source import Source
     from editkit.models.placement import Placement
     from editkit.workspace import Session
 
@@ -77,6 +79,20 @@ def session(options: dict[str, Any], command: str = "") -> Session:
     from editkit.workspace import Session
 
     return Session(options.pop("work"), options.pop("allow_code", False), on_stderr(), command)
+
+
+def tell_kept(source: Source, work: Path | None) -> None:
+    """Say what is known of a model already: a run that was stopped goes on from there."""
+    from editkit.measuring.store import opened
+    from editkit.workspace import work_for
+
+    path = work_for(source.base, "", 0, work).store
+    if not path.is_file():
+        return
+    with opened(path) as store:
+        count = store.count()
+    if count:
+        note(f"{count:,} measurements of this model are kept in {path}: what this run asks of them is not asked again.")
 
 
 def require_folder(option: str, path: Path | None) -> None:

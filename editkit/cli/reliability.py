@@ -17,6 +17,7 @@ from editkit.cli.options import (
     seed,
     session,
     stacked,
+    tell_kept,
     which_model,
     work,
     write,
@@ -62,6 +63,7 @@ def reliability(names: tuple[str, ...], out: Path | None, as_json: bool, seed: i
 
     RECIPE is a recipe or a plan (recipes/cnl); its formats are the data sets. Or name the tasks themselves.
     """
+    from editkit.api import LOADING
     from editkit.checkpoints.source import resolve
     from editkit.measuring.ledger import Ledger
     from editkit.measuring.store import opened
@@ -80,7 +82,10 @@ def reliability(names: tuple[str, ...], out: Path | None, as_json: bool, seed: i
     data = plans.data_sets(plan, folder=folder, allow_code=run_session.allow_code)
     if options["model"] is None:
         note(BUNDLED)
-    live = load_source(resolve(options.pop("model"), options.pop("revision")), placement(options))
+    source = resolve(options.pop("model"), options.pop("revision"), stages=run_session.stages)
+    tell_kept(source, run_session.work)
+    with run_session.stages(LOADING, None):
+        live = load_source(source, placement(options))
     kept = work_for(live.source.base, f"reliability-{plan.reliability}", seed, run_session.work)
     with opened(kept.store) as store:
         result = run(Ledger(live, store, run_session.stages), data, kept.folder, seed=seed)

@@ -25,6 +25,7 @@ from editkit.cli.options import (
     revision,
     seed,
     session,
+    tell_kept,
     which_model,
     work,
     write,
@@ -91,6 +92,7 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, **options: Any) -
     source = resolve(model, revision, stages=kept.stages)
     if behind := left_behind(source):
         note(behind)
+    tell_kept(source, kept.work)
 
     def tell(outcome: Outcome, **more: Any) -> None:
         print_json(outcome.summary() | more) if as_json else show(tables.removal(outcome))
@@ -205,12 +207,16 @@ def universal(as_json: bool, **options: Any) -> None:
 
 def _load(options: dict[str, Any]) -> LanguageModel:
     """Load what the model options name, and take them out of ``options``."""
+    from editkit.api import LOADING
     from editkit.checkpoints.source import resolve
     from editkit.cli.stages import on_stderr
     from editkit.models.loading import load_source
 
-    source = resolve(options.pop("model"), options.pop("revision"), stages=on_stderr())
-    return load_source(source, placement(options))
+    stages = on_stderr()
+    source = resolve(options.pop("model"), options.pop("revision"), stages=stages)
+    tell_kept(source, options["work"])
+    with stages(LOADING, None):
+        return load_source(source, placement(options))
 
 
 def _try_dry(

@@ -1,4 +1,5 @@
-"""Progress for people: a bar with the time left on a terminal, else a line for each stage that took time. On stderr.
+"""Progress for people: a bar with the time left on a terminal, else a line for each stage that took time, and one every
+ten seconds while it runs. On stderr.
 
 with on_stderr()("Finding heads", 4000) as advance:
     advance(100)
@@ -9,6 +10,7 @@ Finding heads  ━━━━━━━╸━━━━━━━━ 1203/4000 01:35
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,26 +25,42 @@ from editkit.progress import Advance, Stages
 from editkit.render.inert import clean
 
 
-def on_stderr(console: Console | None = None, *, shortest: float = 0.5) -> Stages:
+def on_stderr(console: Console | None = None, *, shortest: float = 0.5, every: float = 10.0) -> Stages:
     """The way work tells people that it advances; stages may be nested, and each leaves one line.
 
     Args:
         shortest: away from a terminal, a stage of fewer seconds (its measurements were there already) leaves none.
+        every: seconds from one line to the next there, while a stage runs.
     """
     stderr = console or streams.console(sys.stderr)
-    return _bars(stderr) if stderr.is_terminal else _lines(stderr, shortest)
+    return _bars(stderr) if stderr.is_terminal else _lines(stderr, shortest, every)
 
 
-def _lines(console: Console, shortest: float) -> Stages:
+def _lines(console: Console, shortest: float, every: float) -> Stages:
+    open_stages: list[object] = []
+
     @contextmanager
     def stage(title: str, total: int | None = None) -> Iterator[Advance]:
-        start, done = time.monotonic(), 0
+        start, done, this, ended = time.monotonic(), 0, object(), threading.Event()
 
         def advance(count: int) -> None:
             nonlocal done
             done += count
 
-        yield advance
+        def tell_now_and_then() -> None:
+            while not ended.wait(every):
+                if open_stages[-1:] == [this]:  # a stage within it tells for both
+                    of = f" of {total:,}" if total else ""
+                    number = f" {done:,}{of}," if done or total else ""
+                    console.print(Text(f"{clean(title)} ...{number} {_clock(time.monotonic() - start)}"))
+
+        open_stages.append(this)
+        threading.Thread(target=tell_now_and_then, daemon=True).start()
+        try:
+            yield advance
+        finally:
+            ended.set()
+            open_stages.remove(this)
         seconds, number = time.monotonic() - start, f" {done:,}," if done else ""
         if seconds >= shortest:
             console.print(Text(f"{clean(title)}:{number} {_clock(seconds)}"))

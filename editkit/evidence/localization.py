@@ -46,6 +46,12 @@ class Localization:
     formats: tuple[Unit, ...] = ()
     """Format heads among the found: letter choices fail without them, the same questions asked as text do not."""
 
+    def __repr__(self) -> str:
+        first = ", ".join(f"{effect.unit} {effect.effect:+.2f}" for effect in self.order[:5])
+        more = f", and {len(self.order) - 5} more" if len(self.order) > 5 else ""
+        said = "" if self.found else "not localized; "
+        return f"<Localization by {self.method}, {self.evaluations:.0f} passes: {said}{first}{more}>"
+
     def top(self, count: int) -> frozenset[Unit]:
         """The ``count`` units with the strongest effect; universal heads are never among them."""
         special = [effect.unit for effect in self.order if effect.unit not in self.universal]

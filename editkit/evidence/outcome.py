@@ -36,6 +36,14 @@ class Outcome:
     provenance: Provenance
     examples: tuple[Asked, ...] = ()
 
+    def __repr__(self) -> str:
+        units = show(self.edit.units)
+        shown = ", ".join(units[:8]) + (f" and {len(units) - 8} more" if len(units) > 8 else "")
+        return f"<Outcome in {self.out}: {self.edit.base.model} without {shown}; {self.report!r}>"
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()
+
     def summary(self) -> dict[str, Any]:
         """One JSON document: what was removed, the verdict, the rows, where the files are."""
         return {

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from html import escape
 from typing import Any
 
 from editkit.errors import EditkitError
@@ -32,6 +33,27 @@ class EvalReport:
     criteria: Criteria
     verdict: Verdict
     noise: tuple[Row, ...] = ()
+
+    def __repr__(self) -> str:
+        rows = ", ".join(
+            f"{row.task} {100 * row.before.mean:.1f} -> {100 * row.after.mean:.1f} %"
+            for row in self.rows
+            if row.role == "target"
+        )
+        return f"<EvalReport of {len(self.rows)} tasks: {f'{rows}; ' if rows else ''}{self.verdict.status}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a row per task, scores in percent, each change with its 95 % bounds and a bar."""
+        lines = [
+            f"<tr><td>{escape(row.task)}</td><td>{row.role}</td><td>{row.n}</td><td>{100 * row.before.mean:.1f}</td>"
+            f"<td>{100 * row.after.mean:.1f}</td><td>{100 * row.delta.mean:+.1f} [{100 * row.delta.low:+.1f}, "
+            f'{100 * row.delta.high:+.1f}]</td><td><div style="background:#c33;height:.7em;width:'
+            f'{max(0.0, -80 * row.delta.mean):.0f}px"></div></td></tr>'
+            for row in self.rows
+        ]
+        titles = "".join(f"<th>{title}</th>" for title in ("task", "role", "n", "before", "after", "change", "lost"))
+        reason = escape(self.verdict.reasons[0]) if self.verdict.reasons else ""
+        return f"<p><b>{self.verdict.status}</b> {reason}</p><table><tr>{titles}</tr>{''.join(lines)}</table>"
 
     def to_json(self) -> str:
         value = {

@@ -61,6 +61,9 @@ class LanguageModel:
     proved: bool = field(default=True, compare=False)
     """Whether its sites were proved at load."""
 
+    def __repr__(self) -> str:
+        return f"<LanguageModel {self.source.base.model}, {self.architecture!r}, {self.dtype} on {self.device}>"
+
     @property
     def dtype(self) -> str:
         return str(self.network.dtype).removeprefix("torch.")

@@ -9,6 +9,7 @@ import io
 import json
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,19 @@ def test_away_from_a_terminal_a_stage_is_one_line():
     with on_stderr(Console(file=stream, width=100, force_terminal=False), shortest=60.0)("Known", 1):
         pass
     assert stream.getvalue().splitlines() == lines
+
+
+def test_away_from_a_terminal_a_long_stage_tells_now_and_then() -> None:
+    """Else a run in a log file says nothing for an hour, and is taken for dead."""
+    stream = io.StringIO()
+    work = on_stderr(Console(file=stream, width=100, force_terminal=False), shortest=60.0, every=0.05)
+    with work("Outer", 3), work("Finding heads", 2000) as advance:
+        advance(1000)
+        time.sleep(0.3)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) >= 2 and all(line.startswith("Finding heads ... 1,000 of 2,000, 0.") for line in lines)
+    time.sleep(0.1)
+    assert stream.getvalue().splitlines() == lines, "a stage that ended is silent"
 
 
 def test_on_a_terminal_stages_nest_and_survive_an_error():

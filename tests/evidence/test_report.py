@@ -291,3 +291,13 @@ def test_the_noise_floor_is_said_and_can_fail_a_verdict(after: int, met: bool, s
 def test_with_few_examples_the_change_that_would_show_is_said() -> None:
     verdict = report.report([compare("swear", "target", scores(9, 10), scores(6, 10))]).verdict
     assert "10 examples show a change from 67" in verdict.reasons[0]
+
+
+def test_a_report_shows_itself_in_a_notebook() -> None:
+    """Else a notebook prints pages of numbers, or runs what somebody named a task."""
+    named = replace(UNCHANGED, task="<script>alert(1)</script>")
+    found = report.report([REMOVED, named], null=STRONG)
+    assert repr(found) == "<EvalReport of 2 tasks: swear 98.7 -> 2.0 %; met>"
+    page = found._repr_html_()
+    assert page.count("<tr>") == 3 and "<td>swear</td><td>target</td><td>150</td><td>98.7</td>" in page
+    assert "<script>" not in page

@@ -253,3 +253,9 @@ def test_padding_is_on_where_it_changes_nothing(organism: Any) -> None:
     assert all(
         harmless(tiny.build(name)[0], organism.tokenizer) for name in ("llama", "gpt2", "qwen3", "gemma2", "opt")
     )
+
+
+def test_a_model_prints_as_one_line(organism: LanguageModel) -> None:
+    """Else the first cell of a notebook is nine kilobytes of modules."""
+    assert repr(organism).startswith("<LanguageModel organism, <llama: 144 heads and ")
+    assert len(repr(organism)) < 120 and "\n" not in repr(organism)
