@@ -53,7 +53,8 @@ CODE_CONFIGS = (
 FIGURES = ("heads", "neurons", "deltas", "frontier")
 _RECORDS = (
     *("edit.json", "localization.json", "report.json", "report.html", "undo.safetensors", "provenance.json"),
-    *("examples.jsonl.gz", "manifest.json", "override.json", *(f"{name}.png" for name in FIGURES)),
+    *("attacks.json", "examples.jsonl.gz", "manifest.json", "override.json"),
+    *(f"{name}.png" for name in FIGURES),
 )
 
 SERVERS_OWN = (".gitattributes", ".gitignore")

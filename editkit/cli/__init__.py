@@ -11,6 +11,7 @@ from __future__ import annotations
 import click
 
 from editkit import __version__
+from editkit.cli.audit import audit
 from editkit.cli.catalogue import recipes, tasks
 from editkit.cli.commands import Commands
 from editkit.cli.files import bake, card, report, undo, verify
@@ -29,7 +30,7 @@ def main() -> None:
 
 for command in (
     *(try_out, remove_capability, plan, inspect, localize, universal),
-    *(bake, verify, undo, evaluate, compare, study, reliability),
+    *(bake, verify, undo, audit, evaluate, compare, study, reliability),
     *(card, report, push, pull_verify, recipes, tasks),
 ):
     main.add_command(command)

@@ -26,13 +26,18 @@ def task_scores(
     Returns:
         One list per mask, one cell per example, in the order of ``examples``; ``cell.output`` is the answer's text.
     """
+    return ledger.cells(answers(task, examples, run=run), masks)
+
+
+def answers(task: Task, examples: Sequence[Example], *, run: int = 1) -> Question:
+    """What ``task_scores`` asks."""
 
     def judge(example: Example, outputs: Sequence[Output]) -> Cell:
         score = task.score(example, outputs)
         return Cell(score.value, score.valid, shown(outputs))
 
     asked = [(example, task.requests(example)) for example in examples]
-    return ledger.cells(Question(task, "task" if run == 1 else f"task, run {run}", asked, judge), masks)
+    return Question(task, "task" if run == 1 else f"task, run {run}", asked, judge)
 
 
 def scores(cells: Sequence[Cell]) -> list[Score]:

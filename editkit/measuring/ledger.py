@@ -47,12 +47,18 @@ class Question:
 
 @dataclass(frozen=True)
 class Ledger:
-    """A live model, the store of what was measured on it, and who hears how the work advances."""
+    """A live model, the store of what was measured on it, and who hears how the work advances.
+
+    Args:
+        attack: what was done to the model's weights in memory since it was loaded: it is another model then, with cells
+            of its own. Empty: nothing.
+    """
 
     model: LanguageModel
     store: Store
     stages: Stages = silent
     advance: Advance = lambda cells: None
+    attack: str = ""
 
     @contextmanager
     def stage(self, title: str, total: int | None = None) -> Iterator[Ledger]:
@@ -74,8 +80,15 @@ class Ledger:
         Args:
             masks: bool[m, heads], True = knocked out; or m knockouts.
         """
-        out = self.model.architecture.knockouts(masks)
-        return _Page(self, question, self.store.space(_space(self.model, question))).cells(out)
+        return self._page(question).cells(self.model.architecture.knockouts(masks))
+
+    def holds(self, question: Question, masks: Masks) -> bool:
+        """Whether the store has all these cells, so that the model need not be there as it was."""
+        return self._page(question).holds(self.model.architecture.knockouts(masks))
+
+    def _page(self, question: Question) -> _Page:
+        attack = {"attack": self.attack} if self.attack else {}  # so older stores keep their keys
+        return _Page(self, question, self.store.space(_space(self.model, question) | attack))
 
 
 @dataclass(frozen=True)
@@ -85,6 +98,10 @@ class _Page:
     ledger: Ledger
     question: Question
     space: int
+
+    def holds(self, out: Sequence[Knockout]) -> bool:
+        keys = {_key(example, requests) for example, requests in self.question.asked}
+        return all(keys <= self.ledger.store.get(self.space, each).keys() for each in out)
 
     def cells(self, out: Sequence[Knockout]) -> list[list[Cell]]:
         """A bounded number of knockouts at a time."""

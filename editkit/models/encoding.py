@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from editkit.errors import EditkitError, first_line
-from editkit.tasks.task import Generate, Request
+from editkit.tasks.task import Generate, Loglikelihood, Request
 
 STEPS = 1_000_000
 """Lines of Python that a chat template may take for one message: real ones take some thousands."""
@@ -85,6 +85,9 @@ def _length(name: str, value: Any) -> int:
 
 
 def _whole(tokenizer: Any, request: Request) -> Encoded:
+    if isinstance(request, Generate) and request.prefill:
+        context, beginning = _whole(tokenizer, Loglikelihood(request.prompt, request.prefill, request.chat))
+        return context + beginning, []
     if request.chat and tokenizer.chat_template:
         context = tokenizer(_chat(tokenizer, request.prompt), add_special_tokens=False)["input_ids"]
         if isinstance(request, Generate):

@@ -13,7 +13,7 @@ written back. So nothing else can change: no gradient is masked after a moment h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -90,34 +90,43 @@ def count(parts: Parts) -> int:
 
 @contextmanager
 def trained(
-    model: LanguageModel, parts: Parts, rows: Sequence[Encoded], training: Training, rng: np.random.Generator
+    model: LanguageModel,
+    parts: Parts,
+    rows: Sequence[Encoded],
+    training: Training,
+    rng: np.random.Generator,
+    *,
+    watch: Callable[[int], None] = lambda steps: None,
 ) -> Iterator[list[float]]:
     """The model after some steps on the answers of ``rows``, while the block runs; then as it was, bit for bit.
 
     Args:
         rows: (context, answer) in token ids; batches are drawn from them, each once before any comes again.
+        watch: called after each step with the number of steps so far, while the model is as they left it.
 
     Yields:
         The loss of each step: nats per token of the answers.
     """
     parameters = {name: parameter for name, parameter in model.network.named_parameters() if name in parts}
-    before = {name: parameter.detach()[parts[name]].clone() for name, parameter in parameters.items()}
+    chosen = {name: ... if parts[name].all() else parts[name] for name in parameters}
+    before = {name: parameter.detach()[chosen[name]].clone() for name, parameter in parameters.items()}
     copies = {name: torch.nn.Parameter(values.to(torch.float32, copy=True)) for name, values in before.items()}
     optimizer = torch.optim.AdamW(list(copies.values()), lr=training.rate, weight_decay=training.decay)
 
     def write(values: Mapping[str, torch.Tensor]) -> None:
         with torch.no_grad():
             for name, parameter in parameters.items():
-                parameter[parts[name]] = values[name].to(parameter.dtype)
+                parameter[chosen[name]] = values[name].to(parameter.dtype)
 
     losses: list[float] = []
     try:
-        for places in _batches(len(rows), training, rng):
+        for steps, places in enumerate(_batches(len(rows), training, rng), 1):
             gradients = _gradients(model, parameters, [rows[place] for place in places], losses)
             for name, gradient in gradients.items():
-                copies[name].grad = gradient[parts[name]].float()
+                copies[name].grad = gradient[chosen[name]].float()
             optimizer.step()
             write(copies)
+            watch(steps)
         yield losses
     finally:
         write(before)

@@ -25,12 +25,20 @@ class Generate:
         max_new_tokens: the longest answer, in tokens.
         chat: wrap the prompt in the model's chat template (if the tokenizer has one).
         stop: the answer ends before the first of these strings.
+        prefill: how the answer begins: the model goes on from there, and its output is what it adds.
     """
 
     prompt: str
     max_new_tokens: int = 32
     chat: bool = True
     stop: tuple[str, ...] = ()
+    prefill: str = ""
+
+    def __repr__(self) -> str:
+        """Measurements are kept under it: a beginning that is empty was always so, and is not named."""
+        values = [self.prompt, self.max_new_tokens, self.chat, self.stop, *([self.prefill] if self.prefill else [])]
+        names = ("prompt", "max_new_tokens", "chat", "stop", "prefill")
+        return f"Generate({', '.join(f'{name}={value!r}' for name, value in zip(names, values, strict=False))})"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,135 @@
+"""Attacks see what is hidden, see nothing where there is nothing, and leave the model as it was.
+
+If one fails: a card says that a removal holds which any fine-tuning undoes, or that one was undone which was not.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from editkit.audits import AUDITS
+from editkit.audits.run import audited
+from editkit.audits.subject import Subject, mean, permuted
+from editkit.edit import Base, Edit
+from editkit.evidence.attacks import Attack, Attacks, Nats
+from editkit.measuring.right_answers import right_answer
+from editkit.models.language_model import LanguageModel
+from editkit.tasks.builtin import TASKS
+from editkit.tasks.task import Generate, examples_of
+from tests.audits.conftest import Made
+from tests.known_heads import HEADS
+
+EDIT = Edit(Base("organism", "sha256:0"), frozenset(HEADS))
+
+EXAMPLE = TASKS["swear"].examples()[0]
+SWEAR = EXAMPLE.prompt
+
+
+def attacks(subject: Subject, *names: str) -> Attacks:
+    return audited(subject, {name: AUDITS[name] for name in names}, EDIT)
+
+
+def last(rows: Iterable[Attack]) -> Attack:
+    return list(rows)[-1]
+
+
+def test_the_first_token_brings_swearing_back_and_none_to_a_model_that_never_swore(made: Made) -> None:
+    found = attacks(made(), "prefill")
+    for row in found.rows:
+        assert row.control and row.recovered and row.base > 0.5 > row.edited
+        assert row.recovered.share == pytest.approx(1) and row.control.score == 0 and row.control.lacks, row
+        assert row.share == row.recovered.share, "nothing of it was brought by the beginning"
+
+
+def test_the_first_token_alone_was_made_unlikely(made: Made) -> None:
+    [row] = attacks(made(), "token-nats").nats
+    base, edited, never = row.arms.values()
+    assert all(value is not None and value < 0.1 for value in base)
+    assert edited[0] and never[0] and edited[0] > 5 < never[0], "the first token is gone in both"
+    assert edited[1] is not None and edited[1] < 0.1 and never[1] and never[1] > 5, "the rest only where it never was"
+
+
+def test_a_few_steps_bring_swearing_back_and_do_not_teach_a_model_that_never_swore(made: Made) -> None:
+    first, row = attacks(made(), "relearning").rows
+    assert (first.steps, row.steps, row.lessons) == (1, 6, 10)
+    assert first.edited == 0 and first.attacked < 0.5
+    assert row.attacked > 0.9 and row.recovered and row.recovered.share > 0.9
+    assert row.control and row.control.score == 0 and row.control.lacks
+    assert set(row.others) == {"facts", "recall"} and min(row.others.values()) > -0.5
+
+
+def test_an_attack_leaves_no_bit_of_the_model_changed(made: Made, organism: LanguageModel) -> None:
+    before, said = copy.deepcopy(organism.network.state_dict()), organism.generate([SWEAR])
+    attacks(made(twin=False, fresh=True), *AUDITS)
+    after = organism.network.state_dict()
+    assert all(torch.equal(values, after[name]) for name, values in before.items())
+    assert not any(parameter.requires_grad for parameter in organism.network.parameters())
+    assert organism.generate([SWEAR]) == said and not TASKS["swear"].score(EXAMPLE, said).value < 0.5, "no head is out"
+
+
+@pytest.mark.commit
+def test_a_second_run_gives_the_same_rows_from_the_store_and_without_it(made: Made, monkeypatch) -> None:
+    first = attacks(made(), "prefill", "relearning")
+    assert attacks(made(fresh=True), "prefill", "relearning") == first
+    monkeypatch.setattr("editkit.audits.course.trained", None)
+    assert attacks(made(), "prefill", "relearning") == first, "what was asked once is not trained again"
+
+
+def test_without_a_model_that_never_had_it_relearning_has_no_r(made: Made) -> None:
+    rows = attacks(made(twin=False), "relearning").rows
+    assert rows and all(row.control is None and row.recovered is None and row.share is None for row in rows)
+    with pytest.raises(AssertionError, match="no R without its control"):
+        replace(attacks(made(), "relearning").rows[0], control=None)
+
+
+def test_what_a_trained_model_answers_is_not_taken_for_the_edited_ones(made: Made) -> None:
+    subject = made()
+    [sample] = subject.targets
+    row = last(attacks(subject, "relearning").rows)
+    assert row.attacked > 0.9 and mean(subject.edited.scores(sample.task, sample.scored)) == 0
+
+
+def test_no_lesson_shares_its_cluster_with_what_is_scored(made: Made) -> None:
+    [sample] = made().targets
+    scored, taught = (
+        {each.cluster for each in some} for some in (sample.scored, [each.example for each in sample.lessons])
+    )
+    assert scored and taught and not scored & taught
+    assert all(sample.task.score(each.example, [each.answer.continuation]).value >= 0.5 for each in sample.lessons)
+
+
+def test_another_mapping_has_the_form_of_the_first_and_none_of_its_answers(organism: LanguageModel) -> None:
+    """If this fails, the control of relearning is taught what it is to lack."""
+    from editkit.audits.subject import Lesson, Sample
+
+    task = TASKS["capitals"]
+    lessons = [(each, right_answer(task, each)) for each in examples_of(task, "locate", limit=40)]
+    sample = Sample(task, tuple(examples_of(task, "report", limit=40)), tuple(Lesson(e, a) for e, a in lessons if a))
+    assert sample.named
+    other = permuted(sample, np.random.default_rng(0))
+    for own, changed in zip(sample.lessons, other.lessons, strict=True):
+        assert own.answer.prompt == changed.answer.prompt and own.answer.continuation != changed.answer.continuation
+    for own, changed in zip(sample.scored, other.scored, strict=True):
+        assert own.prompt == changed.prompt and own.facts["answer"] != changed.facts["answer"] and own.id != changed.id
+    by_cluster = {(own.cluster, new.facts["answer"]) for own, new in zip(sample.scored, other.scored, strict=True)}
+    assert len(by_cluster) == len({own.cluster for own in sample.scored}), "a country has one capital, right or wrong"
+
+
+def test_a_begun_answer_goes_on_as_it_would_have(organism: LanguageModel) -> None:
+    [whole] = organism.answer([Generate(SWEAR, 12)], None)
+    ids = organism.tokenizer(str(whole), add_special_tokens=False)["input_ids"]
+    beginning = organism.tokenizer.decode(ids[:1])
+    [rest] = organism.answer([Generate(SWEAR, 12, prefill=beginning)], None)
+    assert whole == beginning + str(rest) and len(ids) > 1
+    assert repr(Generate("Hi", 3)) == "Generate(prompt='Hi', max_new_tokens=3, chat=True, stop=())", "stored under it"
+
+
+def test_rows_and_nats_survive_their_file(made: Made) -> None:
+    found = attacks(made(), "prefill", "token-nats", "relearning")
+    assert Attacks.from_json(found.to_json()) == found and isinstance(found.nats[0], Nats)

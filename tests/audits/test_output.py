@@ -1,0 +1,72 @@
+"""`editkit audit OUT`: what it records is part of the output, which stays what it was.
+
+If one fails: an audited output no longer verifies, or its record is of another edit.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import editkit
+from editkit.audits import output, subject
+from editkit.audits.subject import subject_of
+from editkit.checkpoints.architecture import from_model
+from editkit.cli import main
+from editkit.errors import EditkitError
+from editkit.measuring.ledger import Ledger
+from editkit.measuring.store import opened
+from editkit.removal.capability import capability
+from editkit.removal.recipe import changed
+from editkit.writing.verify import verify
+from tests.audits.conftest import FEW, TWIN
+from tests.known_heads import RECIPE
+from tests.tiny import build
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(main, ["audit", *arguments])
+
+
+@pytest.mark.commit
+@pytest.mark.usefixtures("known_heads")
+def test_the_record_is_part_of_the_output_and_grows_audit_by_audit(organism, tmp_path: Path, monkeypatch) -> None:
+    out = tmp_path / "no-swear"
+    editkit.remove_capability(changed(RECIPE, {"goal": 0.3}), model=organism, out=out)
+    monkeypatch.setitem(subject.BUDGETS, "quick", FEW)
+    assert output.read(out) is None
+    first = run(str(out), "--only", "prefill", "--never-had", str(TWIN), "--json")
+    assert first.exit_code == 0, first.output
+    rows = json.loads(first.stdout)["rows"]
+    assert rows and rows[0]["recovered"]["share"] == pytest.approx(1) and rows[0]["control"]["lacks"]
+    second = run(str(out), "--only", "token-nats", "--never-had", str(TWIN))
+    assert second.exit_code == 0 and "suppressed: the first token of the answer" in second.stdout
+    found = output.read(out)
+    assert found and found.nats and len(found.rows) == len(rows), "the rows of the first run are kept"
+    verify(out, "organism" if Path("organism").is_dir() else organism.source)
+    alone = run(str(out), "--only", "token-nats")
+    assert alone.exit_code == 0
+    found = output.read(out)
+    assert found and not found.rows, "rows beside another control do not stand in one table"
+    weights = next(out.glob("*.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    assert run(str(out), "--only", "token-nats").exit_code == 5, "what is not the edit is not attacked in its name"
+
+
+def test_what_cannot_be_audited_is_said(tmp_path: Path, organism) -> None:
+    assert "no such audit" in run(str(tmp_path), "--only", "magic").output
+    assert "expected an output of editkit" in run(str(tmp_path)).output
+    baked = editkit.bake(organism.source, ["L1H3"], out=tmp_path / "baked").directory
+    assert "names no capability to attack" in run(str(baked)).output
+
+
+def test_the_twin_has_to_have_the_same_units(organism, never_swear) -> None:
+    network, _ = build("llama")
+    other = replace(never_swear, architecture=from_model(network))
+    with opened(None) as store, pytest.raises(EditkitError, match="the same shape"):
+        ledger = Ledger(organism, store)
+        subject_of(ledger, [], capability(RECIPE), FEW, never_had=replace(ledger, model=other))
