@@ -18,6 +18,7 @@ from editkit.tasks.task import (
     Example,
     Score,
     Split,
+    Split,
     Task,
     divides_clusters,
     examples_of,
@@ -58,7 +59,8 @@ def test_no_cluster_is_in_two_splits_unless_there_are_too_few_to_keep_them_whole
 )
 def test_built_in_tasks_of_many_clusters_have_enough_in_each_split(found: Task) -> None:
     """18 clusters of ``report`` that all lost the capability show that at most 15 % of it is left."""
-    for split, examples, clusters in (("locate", 150, 28), ("choose", 60, 10), ("report", 90, 18)):
+    least: dict[Split, tuple[int, int]] = {"locate": (150, 28), "choose": (60, 10), "report": (90, 18)}
+    for split, (examples, clusters) in least.items():
         asked = examples_of(found, split)
         assert len(asked) >= examples and len({example.cluster for example in asked}) >= clusters
 
