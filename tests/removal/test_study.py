@@ -6,6 +6,7 @@ If one fails: a table of a study holds a number that was not measured, or hours 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,16 @@ def test_tables_show_what_was_measured_beside_the_paper(tmp_path: Path) -> None:
     assert "not measured. The unedited model does not show &#124; &#42;&#42;math" in text
     lines = [line for line in paper.split("\n") if line.startswith("|")]
     assert len({line.count("|") for line in lines[:4]}) == 1
+
+
+def test_a_page_names_the_tasks_whose_examples_are_new_and_whose_templates_are_not(tmp_path: Path) -> None:
+    results = measured(tmp_path, Bench())
+    assert "already used" not in tables(GRID, results, published())
+    [first] = [result for result in results if result.report][:1]
+    assert first.report
+    report = replace(first.report, rows=tuple(replace(row, clusters=20) for row in first.report.rows))
+    page = tables(GRID, [replace(first, report=report), *results[1:]], published())
+    assert all(f"`{row.task}`" in page[page.index("those of") : page.index("already used")] for row in report.rows)
 
 
 def test_without_published_figures_nothing_is_claimed(tmp_path: Path) -> None:
