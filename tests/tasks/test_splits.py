@@ -18,7 +18,6 @@ from editkit.tasks.task import (
     Example,
     Score,
     Split,
-    Split,
     Task,
     divides_clusters,
     examples_of,
