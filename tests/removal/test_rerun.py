@@ -5,13 +5,19 @@ If one fails: examples that were never asked, or answers that the model never ga
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
 from editkit import api
+from editkit.cli import main
+from editkit.edit import Base
 from editkit.errors import EditkitError, IntegrityError
 from editkit.evidence.outcome import Outcome
+from editkit.hub import Verification
+from editkit.removal.rerun import Rerun
 from editkit.render import evidence_folder
 from editkit.tasks.task import Score
 from tests.conftest import Removed
@@ -75,3 +81,20 @@ def test_without_examples_nothing_is_asked(removed: Removed, monkeypatch: pytest
     monkeypatch.setattr(evidence_folder, "read", lambda _: older)
     with pytest.raises(EditkitError, match="nothing to ask again"):
         api.rerun(removed("quick").out, 12)
+
+
+def test_the_command_asks_the_very_commit_that_it_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a push between the two makes the check one of other weights."""
+    from editkit import hub
+
+    checked = Verification("a/b", "c0ffee", Base("team/base"), ("L1H2",), (), 0, 0, 0, "9 rows follow.")
+    told = Rerun(50, 1, 0, noise=(0, 1624), allowed=2)
+    asked: dict[str, object] = {}
+    monkeypatch.setattr(hub, "pull_verify", lambda *_, **__: checked)
+    monkeypatch.setattr(api, "rerun", lambda *names, **options: asked.update(options, names=names) or told)
+    result = CliRunner().invoke(main, ["pull-verify", "a/b", "--rerun", "50"])
+    assert result.exit_code == 0, result.output
+    assert asked["names"] == ("a/b", 50) and asked["revision"] == "c0ffee"
+    assert "9 rows follow." in result.stdout and "Of 50 examples asked again, 0 scores and 1 answers" in result.stdout
+    document = json.loads(CliRunner().invoke(main, ["pull-verify", "a/b", "--rerun", "50", "--json"]).stdout)
+    assert document["rerun"]["asked"] == 50 and document["evidence"] == "9 rows follow."
