@@ -51,7 +51,7 @@ def check(out: Path) -> Checked:
     if not (out / REPORT).is_file():
         return Checked(0, 0, "")
     if not (out / examples.NAME).is_file():
-        return Checked(0, 0, "Rows not recomputable: made before per-example evidence.")
+        return Checked(0, 0, "Rows not recomputable: editkit/examples.jsonl.gz is missing. Older releases wrote none; else it was taken away.")
     try:
         outcome = evidence_folder.read(out)
         made_by = outcome.provenance.versions.get("editkit")
