@@ -40,6 +40,10 @@ class AskedOtherwise:
     def format(self) -> str:
         return self.task.format
 
+    @property
+    def rule(self) -> str:
+        return self.task.rule
+
     def examples(self) -> Sequence[Example]:
         return self.task.examples()
 

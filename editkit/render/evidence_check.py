@@ -28,6 +28,7 @@ from editkit.render import evidence_folder
 from editkit.writing import manifest
 
 REPORT = "editkit/report.json"
+MISSING = f"Rows not recomputable: {examples.NAME} is missing. Older releases wrote none; else it was taken away."
 _TAKEN = "The random sets' own scores, the search's effects, dose curve and frontier were taken as they are."
 _ODD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """What evidence of the wrong kinds may raise while it is read and rendered."""
@@ -51,7 +52,7 @@ def check(out: Path) -> Checked:
     if not (out / REPORT).is_file():
         return Checked(0, 0, "")
     if not (out / examples.NAME).is_file():
-        return Checked(0, 0, "Rows not recomputable: editkit/examples.jsonl.gz is missing. Older releases wrote none; else it was taken away.")
+        return Checked(0, 0, MISSING)
     try:
         outcome = evidence_folder.read(out)
         made_by = outcome.provenance.versions.get("editkit")

@@ -153,7 +153,7 @@ def splits(name: str, examples: Sequence[Example]) -> dict[str, Split]:
     one format, ``report`` asks about in no other. Nothing moves when examples are added, unless with them the clusters
     become enough.
     """
-    whole = {example.id: _split(example.cluster or f"{name}\0{example.id}") for example in examples}
+    whole: dict[str, Split] = {example.id: _split(example.cluster or f"{name}\0{example.id}") for example in examples}
     counts = Counter({example.cluster or example.id: whole[example.id] for example in examples}.values())
     if all(counts[split] >= FEWEST_CLUSTERS for split in SPLITS):
         return whole
