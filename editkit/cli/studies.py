@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("file", type=FILE)
+@click.argument("name", metavar="NAME|FILE")
 @click.option("--out", type=FILE, metavar="F", help="Write the tables here too.")
 @allow_code
 @click.option("--plan", "planned", is_flag=True, help="Say what it will cost on a GPU; load and download nothing.")
@@ -27,15 +27,17 @@ if TYPE_CHECKING:
 @work
 @as_json
 def study(
-    file: Path, out: Path | None, work: Path | None, planned: bool, gpu: str, as_json: bool, **options: Any
+    name: str, out: Path | None, work: Path | None, planned: bool, gpu: str, as_json: bool, **options: Any
 ) -> None:
     """Measure a grid and print its tables, the published figures beside.
 
-    The same command goes on where it stopped. Studies of the paper are in recipes/paper.
+    The same command goes on where it stopped. NAME is a built-in study, one of the paper's: dose, methods, organism,
+    tables, transfer, wmdp.
     """
     from editkit.removal import study as studies
 
     require_folder("--out", out)
+    file = studies.named(name)
     grid = studies.read(file)
     if planned:
         from editkit.planning.study_cost import plan

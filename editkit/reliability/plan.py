@@ -37,13 +37,14 @@ Rate = Annotated[float, Field(gt=0, le=1, strict=False)]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
 
 class Settings(_Strict):
     """How units are located, and how much is measured."""
 
     units: Literal["heads", "neurons"] = "neurons"
+    """What is located."""
     sigma: Annotated[float, Field(ge=0, le=50, strict=False)] = PAPER_SIGMA
     """Located: mean attribution above the mean of all units by so many standard deviations."""
     size: Annotated[int, Field(ge=0)] = 0
@@ -55,8 +56,9 @@ class Settings(_Strict):
     steps: Count = PAPER_STEPS
     """Points on the path; with ``joint``, 1 is activation times gradient."""
     locate: Count = 40
+    """Examples per data set to locate and to train."""
     report: Count = 60
-    """Examples per data set: to locate and train, and to erase and score."""
+    """Examples per data set to erase and to score."""
     draws: Annotated[int, Field(ge=0, le=10_000)] = 20
     """Random sets that erasing is compared with."""
     draw_examples: Count = 20
@@ -68,6 +70,7 @@ class Settings(_Strict):
     train: Literal["specific", "common"] = "specific"
     """Which located set is trained: what no other data set needs; or all that the capability's have in common."""
     train_steps: Count = 40
+    """Steps of each training."""
     rates: tuple[Rate, ...] = Field(default=(1e-3,), strict=False, min_length=1, max_length=20)
     """Learning rates. Of several each set is trained at its own: the one that teaches it most, by other examples."""
 
@@ -76,11 +79,17 @@ class Plan(_Strict):
     """One capability's data sets, by their role. Every key has a default but the first two."""
 
     reliability: Name
+    """What the plan is called, in the cache and in the folder that it ends in."""
     capability: tuple[Spec, ...] = Field(strict=False, min_length=1, max_length=8)
+    """Data sets that show the capability."""
     content: tuple[Spec, ...] = Field(default=(), strict=False)
+    """Tasks about the same things that show another capability."""
     other: tuple[Spec, ...] = Field(default=(), strict=False)
+    """Tasks that have nothing to do with it."""
     summary: str = ""
+    """One sentence for people: what is tested."""
     settings: Settings = Settings()
+    """How units are located, and how much is measured."""
 
 
 @dataclass(frozen=True)

@@ -38,31 +38,38 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
 
 class Damage(_Strict):
     """How many score points (0.02 = 2 points) the retained tasks may lose: each of them, and on average."""
 
     each: Share = 0.02
+    """By a single retained task."""
     mean: Share = 0.01
+    """By all retained tasks on average."""
 
 
 class Examples(_Strict):
     """How many examples of each split are used, per task."""
 
     locate: Count = 100
+    """To find units with."""
     choose: Count = 100
+    """To choose how many, or which set."""
     report: Count = 200
+    """For the report, which nothing else has looked at."""
 
 
 class Recipe(_Strict):
     """One capability to remove. Every key has a default but the first three."""
 
     capability: Name
+    """What the recipe is called, in files and in the model's name."""
     target: tuple[Spec, ...] = Field(strict=False, min_length=1, max_length=8)
     """One task; or several that show the capability in different formats, which must all be lost."""
     retain: tuple[Spec, ...] = Field(strict=False, min_length=1)
+    """What must be kept: four tasks or more, not all of one format, show which heads everything depends on."""
     transfer: tuple[Spec, ...] = Field(default=(), strict=False)
     """Further formats of the capability, reported only: neither the search nor the choice sees them."""
     also: tuple[Spec, ...] = Field(default=(), strict=False)
@@ -70,12 +77,15 @@ class Recipe(_Strict):
     hide: tuple[str, ...] = Field(default=(), strict=False)
     """Tasks whose answers are not published: the evidence holds their hashes, and shows no transcript."""
     summary: str = ""
+    """One sentence for people: what is removed."""
     goal: Share = 0.15
     """The target's score afterwards, as a share of its score before, must be at most this."""
     damage: Damage = Damage()
+    """What the retained tasks may lose."""
     units: Literal["heads", "neurons", "both"] = "heads"
     """What may be removed. Neurons are found by contrast, and chosen as sets; ``method`` is how heads are found."""
     method: Method = "auto"
+    """How heads are found: see docs/localization.md."""
     choose: Literal["ranking", "set"] = "ranking"
     """How heads are chosen from those found: the first of the ranking, as the paper does; or the set that takes the
     target furthest within the damage budget. A fixed number of heads comes from the ranking."""
@@ -83,16 +93,20 @@ class Recipe(_Strict):
     """What becomes a checkpoint: a removal to the goal; or also the best that the damage budget allows, if it is a
     certain reduction that random heads do not make."""
     heads: Annotated[int, Field(ge=1, le=1_000_000)] | Literal["auto"] = "auto"
+    """How many heads are removed: exactly so many, or as many as the goal needs."""
     scores: Literal["likelihood", "answers"] = "likelihood"
     """What the search looks at: how likely the model's own right answers still are; or, as the paper does, its answers
     as the task judges them, which is coarser and costs a generation each."""
     max_heads: Count = 10
     """With ``heads: auto``, no more than this many are tried."""
     examples: Examples = Examples()
+    """How many examples of each split are used, per task."""
     universal_examples: Count = 20
     """Per retained task, for finding the heads that everything depends on."""
     random_sets: Annotated[int, Field(ge=0, le=10_000)] = 50
+    """How many sets of as many random heads the drop is compared with; 0: none, and no p."""
     random_examples: Count = 50
+    """On so many examples of the target."""
 
     @model_validator(mode="after")
     def _counted(self) -> Recipe:

@@ -22,6 +22,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,7 +34,7 @@ from editkit.errors import EditkitError
 from editkit.evidence.localization import Localization
 from editkit.evidence.report import EvalReport
 from editkit.removal import recipe as recipes
-from editkit.removal.complaints import validated
+from editkit.removal.complaints import nearest, validated
 from editkit.removal.recipe import Method, Recipe
 from editkit.tasks import strict_yaml
 from editkit.units import Unit, parse, show
@@ -45,14 +46,16 @@ Spec = str | dict[str, Any]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Capability(_Strict):
-    """One capability to remove. ``also``: more tasks to measure, which the verdict does not count."""
+    """One capability to remove."""
 
     recipe: Recipe
+    """A built-in recipe's name, or a recipe's own keys."""
     also: tuple[Spec, ...] = ()
+    """More tasks to measure, which the verdict does not count."""
 
     @field_validator("recipe", mode="before")
     @classmethod
@@ -69,12 +72,19 @@ class Study(_Strict):
     """The grid: every combination is one cell."""
 
     study: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+    """What the study is called, in the cache and above its tables."""
     summary: str = ""
+    """One sentence for people: what is asked."""
     models: tuple[str, ...] = Field(min_length=1)
+    """Hub ids, directories or GGUF files; `bundled` is the organism."""
     capabilities: tuple[Capability, ...] = Field(min_length=1)
+    """What is removed, one at a time."""
     methods: tuple[Method, ...] = Field(min_length=1)
+    """How heads are found: see docs/localization.md."""
     heads: tuple[Annotated[int, Field(ge=1, le=1000)], ...] = Field(min_length=1)
+    """How many of the heads found are removed, one number after the other."""
     seeds: tuple[int, ...] = (0,)
+    """One search for each."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +151,29 @@ Locate = Callable[[Cell], Localization]
 """The ranking of the cell's model; the number of heads does not matter."""
 Assess = Callable[[Cell, Localization], EvalReport]
 """Before and after of the target, the retained tasks and ``also``, without the cell's number of heads."""
+
+
+def named(name: str) -> Path:
+    """The file of a built-in study by its name, or of one's own by its path.
+
+    Raises:
+        EditkitError: there is no such study; the message names the nearest and lists what is built in.
+    """
+    built_in = names()
+    if name in built_in:
+        return built_in[name]
+    if Path(name).suffix in {".yaml", ".yml"} or "/" in name:
+        return Path(name)
+    raise EditkitError(
+        f"There is no study {name!r}{nearest(name, built_in)}. Built in: {', '.join(built_in)}. Or give the path of a "
+        "study file ending in .yaml (docs/reference.md has its keys)."
+    )
+
+
+def names() -> dict[str, Path]:
+    """The built-in studies and their files: the paper's experiments."""
+    folder = Path(str(files("editkit.recipes") / "paper"))
+    return {path.stem: path for path in sorted(folder.glob("*.yaml")) if "\nstudy: " in path.read_text("utf-8")}
 
 
 def read(path: Path) -> Study:

@@ -5,6 +5,8 @@ If one fails: a misspelt setting is ignored in silence, and the run is another t
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from editkit.errors import EditkitError
@@ -52,3 +54,14 @@ def test_an_unknown_name_lists_what_there_is_and_the_nearest() -> None:
         recipe.read("swaer")
     with pytest.raises(EditkitError, match="cannot be read"):
         recipe.read("no/such/file.yaml")
+
+
+def test_the_reference_has_every_key_as_it_is_read() -> None:
+    """Else a user looks in vain for a key, or writes down a default that is none."""
+    from tests import key_reference
+
+    page = (Path(__file__).parents[2] / "docs" / "reference.md").read_text("utf-8")
+    assert page == key_reference.page(), "run: python -m tests.key_reference > docs/reference.md"
+    for model in key_reference.SECTIONS.values():
+        for key in model.model_fields:
+            assert f"| `{key}` |" in page

@@ -236,3 +236,13 @@ def test_a_wrong_study_is_named(tmp_path: Path, text: str, says: str) -> None:
     path.write_text(text)
     with pytest.raises(EditkitError, match=rf"mine\.yaml.*{says}"):
         study.read(path)
+
+
+def test_built_in_studies_are_found_by_name() -> None:
+    """Else whoever installed the wheel has no study to run: the files lie where nobody looks."""
+    for name, path in study.names().items():
+        assert study.read(study.named(name)).models and path == study.named(name)
+    assert {"dose", "methods", "organism", "tables", "transfer", "wmdp"} == set(study.names())
+    assert study.named("mine.yaml") == Path("mine.yaml")
+    with pytest.raises(EditkitError, match="no study 'doses'.*did you mean 'dose'"):
+        study.named("doses")
