@@ -65,8 +65,8 @@ def parse(text: str) -> Unit:
 
 
 def parse_all(text: str) -> frozenset[Unit]:
-    """Read a comma- or space-separated list: ``L11H2,L26H7``."""
-    return frozenset(parse(part) for part in re.split(r"[,\s]+", text.strip()) if part)
+    """Read a comma- or space-separated list, as a person types it: ``L11H2,l26h7``."""
+    return frozenset(parse(part.upper()) for part in re.split(r"[,\s]+", text.strip()) if part)
 
 
 def units(named: Iterable[Unit | str]) -> frozenset[Unit]:

@@ -78,3 +78,8 @@ def test_what_is_no_json_object_is_refused(text: str) -> None:
 def test_a_wrong_name_of_a_unit_is_refused(text: str) -> None:
     with pytest.raises(EditkitError, match="L16H21"):
         parse(text)
+
+
+def test_a_person_may_type_small_letters() -> None:
+    """Else `--heads l1h3` is refused for its case."""
+    assert parse_all("l1h3, L2H17 l3e7n120") == parse_all("L1H3,L2H17,L3E7N120")

@@ -119,10 +119,19 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, **options: Any) -
 @method
 @which_units
 @dtype
+@click.option("--gpu", metavar="G", help="Whether it fits on a GPU, and how long it takes: h100, a100 or rtx4090.")
 @as_json
-def plan(name: str, model: str | None, revision: str | None, dtype: str, as_json: bool, **changes: str | None) -> None:
+def plan(
+    name: str,
+    model: str | None,
+    revision: str | None,
+    dtype: str,
+    gpu: str | None,
+    as_json: bool,
+    **changes: str | None,
+) -> None:
     """What a run will cost; nothing is loaded."""
-    _show_plan(name, as_json, _changes(changes), model=model, revision=revision, dtype=dtype)
+    _show_plan(name, as_json, _changes(changes), gpu=gpu, model=model, revision=revision, dtype=dtype)
 
 
 @click.command()
@@ -245,12 +254,17 @@ def _ask_hub(repo: str, model: str | None, revision: str | None) -> None:
     console(sys.stderr).print(Visible(hub_tables.preflight(checked)))
 
 
-def _show_plan(name: str, as_json: bool, changes: dict[str, Any], **asked: Any) -> Plan:
+def _show_plan(name: str, as_json: bool, changes: dict[str, Any], *, gpu: str | None = None, **asked: Any) -> Plan:
     from editkit.cli import shapes
     from editkit.planning.run_cost import plan as planned
+    from editkit.planning.study_cost import on_gpu
 
     cost = planned(name, changes=changes, **asked)
-    print_json(cost.to_dict()) if as_json else show(shapes.pairs(cost.facts()))
+    there = None if gpu is None else on_gpu(cost, gpu)
+    if as_json:
+        print_json(cost.to_dict() | ({"gpu": there.to_dict()} if there else {}))
+    else:
+        show(shapes.pairs(cost.facts() | ({"gpu": there.describe()} if there else {})))
     return cost
 
 

@@ -65,6 +65,14 @@ def needed(
     return tuple(sorted(operations, key=lambda operation: operation.path))
 
 
+def sent_again(
+    operations: Iterable[Operation], files: Mapping[str, LocalFile], base: Mapping[str, RemoteFile]
+) -> tuple[str, ...]:
+    """What is uploaded although the base on the same server holds the same content, because it cannot be copied."""
+    known = {there.sha256 for there in base.values() if there.sha256 and not there.copyable}
+    return tuple(each.path for each in operations if each.kind == "upload" and files[each.path].sha256 in known)
+
+
 def strangers(operations: Iterable[Operation], remote: Collection[str]) -> tuple[str, ...]:
     """What is there and stays, because no push of editkit put it there."""
     return tuple(sorted(set(remote) - {operation.path for operation in operations} - {*SERVERS_OWN}))

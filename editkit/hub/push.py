@@ -19,7 +19,7 @@ import editkit
 from editkit.checkpoints.files import printable
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
-from editkit.hub.changes import LocalFile, Operation, is_same, needed, strangers
+from editkit.hub.changes import LocalFile, Operation, is_same, needed, sent_again, strangers
 from editkit.hub.preflight import Allow, Preflight, preflight
 from editkit.hub.release import Release, read_release
 from editkit.hub.remote import RemoteFile, ask, connect, listing, read_bytes
@@ -79,6 +79,12 @@ def push(
     theirs, notes = strangers(operations, there), checked.notes
     if theirs:
         notes = (*notes, f"Not from editkit, so they stay; `editkit pull-verify` will name them: {_listed(theirs)}.")
+    if repeated := sent_again(operations, release.files, shelf):
+        size = sum(release.files[path].size for path in repeated)
+        notes = (
+            *notes,
+            f"Uploaded again, as this server copies no files of the base: {_listed(repeated)}, {size:,} bytes.",
+        )
     pushed = Pushed(checked.repo, f"{api.endpoint}/{checked.repo}", checked.private, operations, notes=notes)
     return pushed if dry_run else _send(api, release, checked, pushed, create_pr=create_pr)
 

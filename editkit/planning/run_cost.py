@@ -9,6 +9,7 @@ An estimate of the order of magnitude: it says so.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -30,6 +31,8 @@ TEMPLATE_TOKENS = 12
 CHARACTERS_PER_TOKEN = 3.5
 USUAL_ANSWER = 24
 """Tokens of a generated answer that is allowed more, about."""
+BATCH = 131_072
+"""Tokens in a full batch on a GPU (``language_model.TOKENS_PER_BATCH``)."""
 EFFICIENCY = 0.35
 """The share of a plain matrix product's speed that forward passes reach."""
 
@@ -42,6 +45,7 @@ class Plan:
         evaluations: forward passes over the full search set, universal heads included.
         search_tokens: tokens of the search: teacher-forced, or generated where the recipe scores answers.
         answer_tokens: prompt and generated tokens of choosing, reporting and the random-heads null.
+        steps: of generation, one after the other: each writes a token for every row of a batch.
         seconds: on this machine's processor; a GPU is one to three orders of magnitude faster.
         divided: tasks of too few clusters to keep each in one split.
     """
@@ -54,6 +58,7 @@ class Plan:
     evaluations: float
     search_tokens: int
     answer_tokens: int
+    steps: int
     memory: int
     disk: int
     seconds: float
@@ -128,6 +133,7 @@ def plan(
     answered = sum(targets) * recipe.examples.choose * tried + targets[0] * recipe.random_sets * recipe.random_examples
     answered += sum(targets + retain) * (recipe.examples.locate + 2 * recipe.examples.choose)
     answered += sum(targets + retain + transfer) * 4 * recipe.examples.report
+    rounds = tried * len(targets) + 4 * len((*targets, *retain, *transfer)) + math.ceil(answered / BATCH)
     return Plan(
         recipe=recipe.capability,
         model=inspection.name,
@@ -137,6 +143,7 @@ def plan(
         evaluations=count,
         search_tokens=search,
         answer_tokens=int(answered),
+        steps=USUAL_ANSWER * rounds,
         memory=_memory(inspection),
         disk=inspection.bytes + (16 << 20),
         seconds=2.0 * inspection.parameters * (search + answered) / (_speed(inspection, dtype) * EFFICIENCY),

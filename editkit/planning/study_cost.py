@@ -20,7 +20,7 @@ import yaml
 
 from editkit.errors import UsageError
 from editkit.planning.inspection import inspect
-from editkit.planning.run_cost import duration, evaluations, length
+from editkit.planning.run_cost import BATCH, Plan, duration, evaluations, length
 from editkit.removal.study import BUNDLED, Capability, Study
 from editkit.render.inert import code
 from editkit.tasks.find import find
@@ -31,8 +31,6 @@ EFFICIENCY = 0.4
 STEP = 0.03
 """Seconds that a step of generation takes: Python and kernel launches; our assumption. Reading 16 GB of weights takes
 less on every GPU of ``costs.yaml``."""
-BATCH = 131_072
-"""Tokens in a full batch on a GPU (``language_model.TOKENS_PER_BATCH``)."""
 ANCHOR = 32
 """Tokens of an answer that the search scores (``ledger.ANCHOR_TOKENS``)."""
 
@@ -70,6 +68,41 @@ class Gpu:
     name: str
     operations: float
     memory: float
+
+
+@dataclass(frozen=True)
+class OnGpu:
+    """One run on a GPU: whether it fits, and the order of magnitude of its time in seconds."""
+
+    gpu: Gpu
+    memory: int
+    seconds: float
+
+    @property
+    def fits(self) -> bool:
+        return self.memory <= self.gpu.memory
+
+    def describe(self) -> str:
+        """One sentence for the terminal."""
+        sizes = f"about {self.memory / 1e9:.1f} of {self.gpu.memory / 1e9:.0f} GB"
+        if not self.fits:
+            return f"{self.gpu.name}: does not fit ({sizes}); --device balanced spreads a model over several"
+        return f"{self.gpu.name}: fits ({sizes}), about {duration(self.seconds)} (an estimate: nothing was run on one)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {"name": self.gpu.name, "fits": self.fits, "memory": self.memory, "seconds": self.seconds}
+
+
+def on_gpu(cost: Plan, name: str) -> OnGpu:
+    """A run's plan on one of the GPUs of ``costs.yaml``.
+
+    Raises:
+        UsageError: an unknown GPU.
+    """
+    gpu = _gpu(name)
+    reading = 2 * cost.parameters * (cost.search_tokens + cost.answer_tokens) / (EFFICIENCY * gpu.operations)
+    return OnGpu(gpu, cost.memory, reading + STEP * cost.steps)
 
 
 @dataclass(frozen=True)
@@ -146,11 +179,16 @@ def plan(study: Study, *, gpu: str = "h100", folder: Path = Path(".")) -> StudyC
         UsageError: an unknown GPU.
         EditkitError: a model or a task that cannot be found.
     """
+    known = _gpu(gpu)
+    costs = (_of_model(study, model, known, lambda spec: _length(spec, folder)) for model in study.models)
+    return StudyCost(study.study, known, tuple(costs))
+
+
+def _gpu(name: str) -> Gpu:
     _, gpus, _ = published()
-    if gpu not in gpus:
-        raise UsageError(f"--gpu {gpu}: no figures for it. Known: {', '.join(gpus)}.")
-    costs = (_of_model(study, model, gpus[gpu], lambda spec: _length(spec, folder)) for model in study.models)
-    return StudyCost(study.study, gpus[gpu], tuple(costs))
+    if name not in gpus:
+        raise UsageError(f"--gpu {name}: no figures for it. Known: {', '.join(gpus)}.")
+    return gpus[name]
 
 
 def _of_model(study: Study, model: str, gpu: Gpu, of: Callable[[Any], Length]) -> ModelCost:

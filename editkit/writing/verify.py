@@ -49,8 +49,9 @@ class Verification:
     def describe(self) -> str:
         """One sentence for the terminal."""
         rest = "; every other byte is the base's" if self.against_base else ""
-        zeros = f"{self.tensors} {'tensor' if self.tensors == 1 else 'tensors'} zero where edited"
-        return f"{self.form}: {self.files} files are what was written, {zeros}{rest}."
+        counted = f", {self.tensors} {'tensor' if self.tensors == 1 else 'tensors'} zero where edited"
+        zeros = counted if self.tensors else ""  # an adapter zeroes nothing itself
+        return f"{self.form}: {self.files} files are what was written{zeros}{rest}."
 
     def to_dict(self) -> dict[str, Any]:
         """For ``--json``."""

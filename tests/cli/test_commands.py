@@ -283,6 +283,9 @@ def test_the_plan_prints_numbers_and_json(tmp_path: Path) -> None:
     half = json.loads(run("plan", "swear", "--json", "--method", "one-shot", "--dtype", "float16", at=tmp_path).output)
     assert half | {"seconds": 0} == found | {"seconds": 0} and half["seconds"] != found["seconds"]
     assert json.loads(run("remove-capability", "swear", "--dry-run", "--json", at=tmp_path).stdout)["disk"] > 0
+    there = json.loads(run("plan", "swear", "--json", "--gpu", "h100", at=tmp_path).output)["gpu"]
+    assert there["fits"] is True and 0 < there["seconds"] < 3600
+    assert "--gpu h0: no figures for it" in run("plan", "swear", "--gpu", "h0", at=tmp_path).stderr
     assert not any(tmp_path.iterdir())
 
 

@@ -250,3 +250,20 @@ def test_without_xet_the_remedy_is_named(hub: Server, out: Path, monkeypatch: py
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
     with pytest.raises(EditkitError, match="HF_HUB_DISABLE_XET=1"):
         push(out, "alice/x", api=hub.api())
+
+
+def test_shards_that_the_server_has_and_cannot_copy_are_named(
+    hub: Server, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else gigabytes that did not change go up again, and nobody says why."""
+    from editkit.hub import push as pushing
+    from editkit.hub.remote import listing
+
+    def without_xet(*asked: Any) -> Any:
+        return {path: replace(file, copyable=False) for path, file in listing(*asked).items()}
+
+    monkeypatch.setattr(sys.modules[pushing.__module__], "listing", without_xet)
+    found = push(out, "alice/no-swear", api=hub.api(), dry_run=True)
+    [note] = [note for note in found.notes if note.startswith("Uploaded again")]
+    edited = {row["file"] for row in json.loads((out / MANIFEST).read_text())["edited"]}
+    assert all((path.name in note) == (path.name not in edited) for path in out.glob("*.safetensors"))
