@@ -43,8 +43,8 @@ class RandomHeads:
 
     ``deltas`` holds the target's mean change for each set; ``p`` = (1 + sets at least as strong) / (1 + sets).
     ``examples``: on how many of the row's examples, where not on all; ``delta`` is the found heads' change on the same.
-    ``task``: the target that was asked; None = the only one. ``kind``: what was drawn. ``distinct``: how many of the
-    sets differ; ``floor``: no p below this is possible, be it for want of draws or of sets. None = not known.
+    ``task``: the target that was asked; None = the only one. ``kind``: what was drawn. ``possible``: how many sets
+    there are, the found one among them; None = not known. All sets differ, so no p is below 1 / (1 + sets).
     """
 
     sets: int
@@ -54,8 +54,12 @@ class RandomHeads:
     examples: int | None = None
     task: str | None = None
     kind: str = "head"
-    distinct: int | None = None
-    floor: float | None = None
+    possible: int | None = None
+
+    @property
+    def every(self) -> bool:
+        """Whether these are all the sets that there are."""
+        return self.possible is not None and self.sets + 1 >= self.possible
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ def judge(
     reached, trusted, spared = (all(passed for passed, _ in findings) for findings in (goal, sound, damage))
     if reached and trusted:
         return Verdict(spared, reasons, "met" if spared else "too-much-damage")
-    special = null is None or null.p <= ALPHA or null.sets < FEWEST_SETS
+    special = null is None or null.p <= ALPHA or (null.sets < FEWEST_SETS and not null.every)
     reduced = trusted and spared and special and bool(targets) and all(_reduced(row) for row in targets)
     return Verdict(False, reasons, "reduced" if reduced else "goal-missed")
 
@@ -151,15 +155,14 @@ def _apart(share: float, goal: float) -> tuple[str, str]:
 
 
 def _specific(null: RandomHeads) -> tuple[bool, str]:
-    text = f"{null.sets} random sets of as many {null.kind}s in the same layers"
-    if null.distinct is not None and null.distinct < null.sets:
-        text += f", {null.distinct} of them different,"
-    text += f" (p = {null.p:.3g})"
+    text = f"{null.sets} random sets of as many {null.kind}s in the same layers (p = {null.p:.3g})"
+    if null.every:
+        text = f"all {null.sets} other sets of as many {null.kind}s in the same layers (p = {null.p:.3g})"
     if null.p <= ALPHA:
         return True, f"The drop is larger than that of {text}."
-    floor = 1 / (1 + null.sets) if null.floor is None else null.floor
+    floor = 1 / (1 + null.sets)
     if floor > ALPHA:
-        few = "there are too few sets" if null.sets >= FEWEST_SETS else f"{FEWEST_SETS} sets or more would allow less"
+        few = "there are no more sets" if null.every else f"{FEWEST_SETS} sets or more would allow less"
         return True, f"The drop is not shown to be special, beside {text}: p cannot be below {floor:.2g}, {few}."
     return False, f"The drop is not special: compared with {text}, some fell as far."
 

@@ -60,9 +60,10 @@ def joint_knockout(
     """Knock all ``heads`` out at once, and random sets with as many heads in each layer; and what that cost."""
     few = np.arange(min(EXAMPLES, measure.examples))
     unedited, edited = measure(architecture.masks([[], heads]))
-    sets = np.zeros((SETS, len(architecture.heads)), dtype=bool)
     chosen, aside = architecture.knockout(heads), architecture.knockout(universal)
-    for row, out in zip(sets, random_sets(architecture, chosen, SETS, rng, aside=aside), strict=True):
+    drawn = random_sets(architecture, chosen, SETS, rng, aside=aside)
+    sets = np.zeros((len(drawn), len(architecture.heads)), dtype=bool)
+    for row, out in zip(sets, drawn, strict=True):
         row[out.places] = True
     before, drop = float(unedited[few].mean()), float((unedited - edited)[few].mean())
     drops = tuple(before - float(row.mean()) for row in measure(sets, few))

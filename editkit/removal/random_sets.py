@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, product
 
 import numpy as np
 
@@ -47,26 +48,35 @@ def random_heads(
     deltas = [float(np.mean([cell.value for cell in row]) - base) for row in cells]
     asked = len(before.cells[few])
     null = verdict.random_heads(change, deltas, examples=asked, task=before.task.name, kind=kind(units))
-    possible = math.prod(math.comb(len(pool), need) for pool, need in pools(architecture, chosen, aside))
-    return replace(null, distinct=len({out.places.tobytes() for out in sets}), floor=1 / min(1 + draw.sets, possible))
+    return replace(null, possible=_possible(pools(architecture, chosen, aside)))
 
 
 def random_sets(
     architecture: Architecture, chosen: Knockout, count: int, rng: np.random.Generator, *, aside: Knockout = NOTHING
 ) -> list[Knockout]:
-    """``count`` sets as large as ``chosen``, layer by layer and kind by kind.
+    """``count`` different sets as large as ``chosen``, layer by layer and kind by kind; fewer where there are no more.
 
-    The chosen units are drawn like any other: a rank among sets without them would not be one among equals, and a
-    layer of four would give p = 0.02 to any of its heads.
+    A set may hold some of the chosen units, but never all of them: so ``chosen`` and the sets are draws of one kind
+    without repetition, and its rank among them is an exact p (Phipson and Smyth 2010).
 
     Args:
         aside: units that no set takes: universal heads are left out, as they are left out of the search.
     """
-    drawn: list[list[np.ndarray]] = [[] for _ in range(count)]
-    for pool, need in pools(architecture, chosen, aside):
-        for places in drawn:
-            places.append(np.sort(rng.choice(pool, size=need, replace=False)))
-    return [Knockout.of(np.concatenate(places)) for places in drawn]
+    kinds = pools(architecture, chosen, aside)
+    if _possible(kinds) - 1 <= count:
+        every = product(*(combinations(pool.tolist(), need) for pool, need in kinds))
+        return [out for parts in every if (out := Knockout.of(np.concatenate(parts))) != chosen]
+    drawn: dict[Knockout, None] = {}
+    while len(drawn) < count:
+        parts = [np.sort(rng.choice(pool, size=need, replace=False)) for pool, need in kinds]
+        if (out := Knockout.of(np.concatenate(parts))) != chosen:
+            drawn[out] = None
+    return list(drawn)
+
+
+def _possible(kinds: Sequence[tuple[np.ndarray, int]]) -> int:
+    """How many sets there are, the chosen one among them."""
+    return math.prod(math.comb(len(pool), need) for pool, need in kinds)
 
 
 def pools(architecture: Architecture, chosen: Knockout, aside: Knockout = NOTHING) -> list[tuple[np.ndarray, int]]:

@@ -267,13 +267,12 @@ def null_line(report: EvalReport) -> str | None:
     if null is None:
         return None
     reached = sum(delta <= null.delta for delta in null.deltas)
-    differ = "" if null.distinct in (None, null.sets) else f" ({null.distinct} of them different)"
-    floor = "" if null.floor is None else f"; {probability(null.floor)} is the least possible"
+    sets = f"All {null.sets} other sets of as many" if null.every else f"{null.sets} sets of as many random"
     average = math.fsum(null.deltas) / len(null.deltas) if null.deltas else math.nan
     return (
-        f"{null.sets} sets{differ} of as many random {null.kind}s in the same layers change the target by "
+        f"{sets} {null.kind}s in the same layers change the target by "
         f"{points(average)} points on average; {reached or 'none'} of them reached {points(null.delta)}"
-        f"{_where(null.examples)} (p = {probability(null.p)}{floor})."
+        f"{_where(null.examples)} (p = {probability(null.p)}; least possible: {probability(1 / (1 + null.sets))})."
     ).replace("p = <", "p < ")
 
 

@@ -15,7 +15,7 @@ from editkit.evidence.paired_tests import random_set_p
 from editkit.localizers.format_heads import format_heads
 from editkit.localizers.selectivity import Needed, added_drops, selectivity
 from editkit.removal.joint_knockout import clusters, joint_knockout
-from editkit.removal.random_sets import pools, random_sets
+from editkit.removal.random_sets import random_sets
 from editkit.units import Head, Neuron
 from tests.planted import Planted
 
@@ -109,20 +109,32 @@ def test_random_sets_of_neurons_match_the_layers_too() -> None:
         ]
 
 
-def test_a_head_of_a_layer_of_four_is_special_in_one_of_four_layers_at_most() -> None:
-    """All heads alike, one chosen: its rank among random heads is small no more often than chance allows."""
-    rng, four, small = np.random.default_rng(1), replace(architecture(), sites=small_sites()), 0
-    for _ in range(200):
-        effects = rng.normal(size=4)
-        drawn = random_sets(four, four.knockout([Head(0, 2)]), 50, rng)
-        p = random_set_p(effects[2], [effects[out.places].sum() for out in drawn])
-        small += p <= 0.25
-    assert small / 200 <= 0.25 + 0.07
-    assert [(len(pool), need) for pool, need in pools(four, four.knockout([Head(0, 2)]))] == [(4, 1)]
+@pytest.mark.parametrize(("chosen", "count"), [([2], 50), ([0, 3], 50), ([1, 4, 6], 20)])
+def test_no_p_of_random_sets_is_small_more_often_than_it_says(chosen: list[int], count: int) -> None:
+    """All heads alike: in every draw the chosen set has any rank as often as any other."""
+    rng, heads = np.random.default_rng(1), 4 if count == 50 else 9
+    toy = replace(architecture(), sites=small_sites(heads))
+    levels = np.zeros(400)
+    for trial in range(400):
+        effects = rng.normal(size=heads)
+        drawn = random_sets(toy, toy.knockout(Head(0, index) for index in chosen), count, rng)
+        levels[trial] = random_set_p(effects[chosen].sum(), [effects[out.places].sum() for out in drawn])
+    for level in (0.05, 0.25, 0.5):
+        assert (levels <= level).mean() <= level + 3 * (level / 400) ** 0.5
 
 
-def small_sites() -> tuple[Site, ...]:
-    return (Site("head", 0, "layers.0.o_proj.weight", "layers.0.o_proj", (64, 64), 1, 4, 16, None),)
+def test_random_sets_all_differ_and_none_is_the_chosen_one() -> None:
+    toy, rng = replace(architecture(), sites=small_sites(9)), np.random.default_rng(0)
+    for chosen, count, there in (([2], 50, 8), ([2, 5], 50, 35), ([2, 5, 7], 50, 50)):
+        out = toy.knockout(Head(0, index) for index in chosen)
+        drawn = random_sets(toy, out, count, rng)
+        assert len(drawn) == len(set(drawn)) == there and out not in drawn
+        assert {len(each.places) for each in drawn} == {len(chosen)}
+
+
+def small_sites(heads: int) -> tuple[Site, ...]:
+    shape = (16 * heads, 16 * heads)
+    return (Site("head", 0, "layers.0.o_proj.weight", "layers.0.o_proj", shape, 1, heads, 16, None),)
 
 
 def test_heads_of_one_key_value_group_are_named_together() -> None:
