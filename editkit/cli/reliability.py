@@ -24,6 +24,7 @@ from editkit.cli.options import (
 )
 from editkit.cli.streams import note, print_json, show
 from editkit.errors import NotLocalized, UsageError
+from editkit.printable import visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -52,6 +53,8 @@ _how = stacked(
 @click.option("--content", multiple=True, metavar="T", help="A task about the same things: another capability.")
 @click.option("--other", multiple=True, metavar="T", help="A task that has nothing to do with it.")
 @_how
+@click.option("--plan", "planned", is_flag=True, help="Say what it will cost on a GPU; load and download nothing.")
+@click.option("--gpu", default="h100", show_default=True, metavar="G", help="With --plan: h100, a100 or rtx4090.")
 @click.option("-o", "--out", type=FOLDER, metavar="DIR", help="Default: reliability-NAME.")
 @seed
 @placing
@@ -74,7 +77,13 @@ def reliability(names: tuple[str, ...], out: Path | None, as_json: bool, seed: i
 
     changes = {key: value for key in SETTINGS if (value := options.pop(key)) is not None}
     plan, folder = plans.read(names, content=options.pop("content"), other=options.pop("other"))
-    plan = plans.changed(plan, changes)
+    plan, gpu = plans.changed(plan, changes), options.pop("gpu")
+    if options.pop("planned"):
+        from editkit.planning import reliability_cost
+
+        cost = reliability_cost.plan(plan, folder, model=options["model"], gpu=gpu)
+        click.echo(visible(cost.table()), nl=False)
+        return
     where = out or Path(f"reliability-{plan.reliability}")
     if where.exists() and not where.is_dir():
         raise UsageError(f"--out {where}: there is a file of that name. Name another folder.")

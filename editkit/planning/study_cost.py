@@ -37,8 +37,9 @@ ANCHOR = 32
 
 @dataclass(frozen=True)
 class Size:
-    """A model by its numbers: heads, parameters, bytes of its weights."""
+    """A model by its numbers: layers, heads, parameters, bytes of its weights."""
 
+    layers: int
     heads: int
     parameters: int
     bytes: int
@@ -68,6 +69,16 @@ class Gpu:
     name: str
     operations: float
     memory: float
+
+    def seconds(self, size: Size, usage: Usage) -> float:
+        return 2 * size.parameters * usage.read / (EFFICIENCY * self.operations) + STEP * usage.steps
+
+    def assumed(self) -> str:
+        """What ``seconds`` is based on, as a sentence."""
+        return (
+            f"Assumed: {EFFICIENCY:.0%} of {self.operations / 1e12:.0f} TFLOP/s, {1000 * STEP:.0f} ms for a step of "
+            "generation."
+        )
 
 
 @dataclass(frozen=True)
@@ -100,7 +111,7 @@ def on_gpu(cost: Plan, name: str) -> OnGpu:
     Raises:
         UsageError: an unknown GPU.
     """
-    gpu = _gpu(name)
+    gpu = gpu_named(name)
     reading = 2 * cost.parameters * (cost.search_tokens + cost.answer_tokens) / (EFFICIENCY * gpu.operations)
     return OnGpu(gpu, cost.memory, reading + STEP * cost.steps)
 
@@ -114,6 +125,9 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(self.read + other.read, self.steps + other.steps)
+
+    def times(self, number: int) -> Usage:
+        return Usage(number * self.read, number * self.steps)
 
 
 @dataclass(frozen=True)
@@ -147,9 +161,8 @@ class StudyCost:
         text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
         text += (
             f"\n\n{self.study}: {duration(sum(cost.seconds for cost in self.models))} on one {gpu.name}, "
-            f"{sum(cost.size.bytes for cost in self.models) / 1e9:.0f} GB of weights. Assumed: {EFFICIENCY:.0%} of "
-            f"{gpu.operations / 1e12:.0f} TFLOP/s, {1000 * STEP:.0f} ms for a step of generation. Shared layers and "
-            "prefixes make it shorter; batches shrink where memory is short."
+            f"{sum(cost.size.bytes for cost in self.models) / 1e9:.0f} GB of weights. {gpu.assumed()} Shared layers "
+            "and prefixes make it shorter; batches shrink where memory is short."
         )
         tight = [code(cost.model) for cost in self.models if cost.size.memory > gpu.memory]
         if tight:
@@ -179,12 +192,17 @@ def plan(study: Study, *, gpu: str = "h100", folder: Path = Path(".")) -> StudyC
         UsageError: an unknown GPU.
         EditkitError: a model or a task that cannot be found.
     """
-    known = _gpu(gpu)
-    costs = (_of_model(study, model, known, lambda spec: _length(spec, folder)) for model in study.models)
-    return StudyCost(study.study, known, tuple(costs))
+    device = gpu_named(gpu)
+    costs = (_of_model(study, model, device, lambda spec: length_of(spec, folder)) for model in study.models)
+    return StudyCost(study.study, device, tuple(costs))
 
 
-def _gpu(name: str) -> Gpu:
+def gpu_named(name: str) -> Gpu:
+    """One of those in ``costs.yaml``.
+
+    Raises:
+        UsageError: it is none.
+    """
     _, gpus, _ = published()
     if name not in gpus:
         raise UsageError(f"--gpu {name}: no figures for it. Known: {', '.join(gpus)}.")
@@ -192,36 +210,35 @@ def _gpu(name: str) -> Gpu:
 
 
 def _of_model(study: Study, model: str, gpu: Gpu, of: Callable[[Any], Length]) -> ModelCost:
-    size, seeds = _size(model), len(study.seeds)
+    size, seeds = size_of(None if model == BUNDLED else model), len(study.seeds)
     cells = len(study.methods) * len(study.heads) * seeds
     total, passes = Usage(), 0.0
     for capability in study.capabilities:
         recipe, targets = capability.recipe, [of(spec) for spec in capability.recipe.target]
         count = seeds * sum(evaluations(method, size.heads, recipe, len(recipe.retain)) for method in study.methods)
-        look, passes = _answered if recipe.scores == "answers" else _scored, passes + count * len(targets)
+        look, passes = answered if recipe.scores == "answers" else scored, passes + count * len(targets)
         for target in targets:
-            searched = _count(target, "locate", recipe.examples.locate)
-            total += look(target, count * searched) + _answered(target, searched)
+            searched = count_of(target, "locate", recipe.examples.locate)
+            total += look(target, count * searched) + answered(target, searched)
         for spec in recipe.retain:
-            total += _answered(of(spec), recipe.universal_examples)
+            total += answered(of(spec), recipe.universal_examples)
         for spec in _tasks(capability):
-            total += _answered(of(spec), _count(of(spec), "report", recipe.examples.report), times=cells)
-        total += _answered(targets[0], recipe.random_sets * recipe.random_examples, times=cells)
+            total += answered(of(spec), count_of(of(spec), "report", recipe.examples.report), times=cells)
+        total += answered(targets[0], recipe.random_sets * recipe.random_examples, times=cells)
     # The unedited model answers each task once for all capabilities, and once more for the noise floor.
     report = max(capability.recipe.examples.report for capability in study.capabilities)
     for spec in {repr(spec): spec for capability in study.capabilities for spec in _tasks(capability)}.values():
-        total += _answered(of(spec), _count(of(spec), "report", report), times=2)
+        total += answered(of(spec), count_of(of(spec), "report", report), times=2)
     searches = len(study.capabilities) * len(study.methods) * seeds
-    seconds = 2 * size.parameters * total.read / (EFFICIENCY * gpu.operations) + STEP * total.steps
-    return ModelCost(model, size, searches, len(study.capabilities) * cells, passes, total, seconds)
+    return ModelCost(model, size, searches, len(study.capabilities) * cells, passes, total, gpu.seconds(size, total))
 
 
-def _scored(task: Length, examples: float) -> Usage:
+def scored(task: Length, examples: float) -> Usage:
     """The search: answers are read, not written, and only their beginning."""
     return Usage(read=examples * task.requests * (task.prompt + min(task.answer, ANCHOR)))
 
 
-def _answered(task: Length, examples: float, *, times: int = 1) -> Usage:
+def answered(task: Length, examples: float, *, times: int = 1) -> Usage:
     """Real answers, so many times over. A batch takes as many steps as its longest answer has tokens."""
     if not task.generated:
         return Usage(read=times * examples * task.requests * (task.prompt + task.answer))
@@ -236,23 +253,28 @@ def _tasks(capability: Capability) -> Iterator[Any]:
     yield from capability.also
 
 
-def _count(task: Length, split: Split, wanted: int) -> float:
+def count_of(task: Length, split: Split, wanted: int) -> float:
+    """How many of the examples asked for there are."""
     return wanted if task.size is None else min(wanted, SHARES[split] * task.size)
 
 
-def _size(model: str) -> Size:
+def size_of(model: str | None) -> Size:
+    """A known model's by its name, any other's from its config and headers; None: the bundled one's."""
     known, _, _ = published()
     if model in known:
         return known[model]
-    seen = inspect(None if model == BUNDLED else model)
-    return Size(len(seen.architecture.heads), seen.parameters, seen.bytes)
+    seen = inspect(model)
+    return Size(seen.architecture.layers, len(seen.architecture.heads), seen.parameters, seen.bytes)
 
 
-def _length(spec: Any, folder: Path) -> Length:
-    """A benchmark's by its name, so that no data is needed; any other task's from its own examples."""
+def length_of(spec: Any, folder: Path) -> Length:
+    """A benchmark's by its name or its file's, so that no data is needed; any other task's from its own examples."""
     _, _, known = published()
-    name = str(spec.get("lm_eval", spec.get("code"))) if isinstance(spec, dict) else spec.removeprefix("lm-eval:")
-    if name in known and (isinstance(spec, dict) or spec.startswith("lm-eval:")):
+    if isinstance(spec, dict):
+        name = str(spec.get("lm_eval", spec.get("code")))
+    else:
+        name = spec.removeprefix("lm-eval:").removesuffix(".yaml")
+    if name in known and name != spec:
         return known[name]
     task = find(spec, folder=folder, planning=True)
     prompt, answer, requests = length(task)

@@ -178,6 +178,7 @@ def test_models_are_counted_as_transformers_counts_them(name: str) -> None:
         network = AutoModelForCausalLM.from_config(built)
     size = study_cost.published()[0][name]
     assert size.parameters == sum(part.numel() for part in {id(p): p for p in network.parameters()}.values())
+    assert size.layers == config["num_hidden_layers"]
     assert size.heads == config["num_hidden_layers"] * config["num_attention_heads"]
 
 
