@@ -13,8 +13,9 @@ Neurons, Dai et al. 2022), and the scores of a site add up to the change that it
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import Literal
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ from editkit.models.recomputing import recomputed
 from editkit.models.shared_layers import blocks_of
 from editkit.units import PLAIN
 
+Path = Literal["layers", "joint"]
 BACKWARD = 3.0
 """An attribution costs as much as this many forward passes: one, one more block by block, and the way back, which has
 no gradients of weights to make."""
@@ -86,6 +88,29 @@ def attributions(
                 each[places] = part
         waiting = waiting[size:]
     return found
+
+
+def effects(
+    model: LanguageModel,
+    rows: Sequence[Encoded],
+    sites: Sequence[Site],
+    *,
+    path: Path = "joint",
+    steps: int = 1,
+    probability: bool = False,
+    advance: Callable[[int], None] = lambda rows: None,
+) -> np.ndarray:
+    """float32[units of all sites]: the mean over rows.
+
+    Args:
+        path: scale all sites together, or one at a time, as the paper does, at as many times the cost.
+        advance: told how many rows are done, after each pass through the sites that are scaled together.
+    """
+    means: list[np.ndarray] = []
+    for part in [[site] for site in sites] if path == "layers" else [list(sites)]:
+        means += [scores.mean(0) for scores in attributions(model, rows, part, steps=steps, probability=probability)]
+        advance(len(rows))
+    return np.concatenate(means)
 
 
 def gate_prior(measure: LikelihoodMeasure, *, steps: int = 4, limit: int = 32) -> Prior | None:

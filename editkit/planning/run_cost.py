@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -85,8 +85,6 @@ class Plan:
         }
 
 
-NEURONS, NEURONS_RETAINED = 29.0, 5.0
-"""Passes over the target's and over each retained task's examples until the neurons are in order."""
 ORDERED = 30
 """Sets of neurons that are looked at, in their order: at most 9 blocks on three levels, and without one."""
 SETS = 110
@@ -121,10 +119,10 @@ def plan(
         [_tokens(task) for task in tasks] for tasks in (wanted.targets, wanted.retain, wanted.transfer)
     )
     count = 0.0 if recipe.units == "neurons" else evaluations(recipe.method, heads, recipe, len(retain)) * len(targets)
-    count += 0.0 if recipe.units == "heads" else NEURONS * len(targets)
-    search = int(count * recipe.examples.locate * sum(targets) / len(targets))
+    once = recipe.examples.locate * sum(targets) / len(targets)
     if recipe.units != "heads":
-        search += int(NEURONS_RETAINED * recipe.universal_examples * sum(retain))
+        count += _ordered(recipe, inspection.architecture.layers, targets, retain) / once
+    search = int(count * once)
     if recipe.units == "neurons":
         search += int(ORDERED * recipe.universal_examples * sum(targets + retain))
     elif recipe.choose == "set" or recipe.units == "both":
@@ -151,6 +149,21 @@ def plan(
             task.name for task in (*wanted.targets, *wanted.retain, *wanted.transfer) if divides_clusters(task)
         ),
     )
+
+
+def _ordered(recipe: Recipe, layers: int, targets: Sequence[float], retain: Sequence[float]) -> float:
+    """Tokens until the neurons are in order: attributions, one by one, all at once, and without what is related.
+
+    Args:
+        targets, retain: tokens of an example of each task.
+    """
+    from editkit.measuring.attribution import BACKWARD
+    from editkit.removal.find_neurons import ALONE, ASKED, ATTRIBUTED
+
+    passes = BACKWARD * recipe.steps * (layers if recipe.path == "layers" else 1)
+    own, others = (max(ATTRIBUTED, count) for count in (recipe.examples.locate, recipe.universal_examples))
+    ordered = (passes + 2) * own * sum(targets) + ALONE * ASKED * targets[0]
+    return ordered + (passes * others + 2 * ASKED) * sum(retain)
 
 
 def evaluations(method: str, heads: int, recipe: Recipe, retained: int) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 
 from editkit.errors import EditkitError
 from editkit.evidence.reliability import DataSet
-from editkit.measuring.attribution import attributions
+from editkit.measuring.attribution import effects
 from editkit.measuring.likelihood import Anchor, likelihood_measure
 from editkit.reliability.bench import Bench
 from editkit.reliability.samples import Sample, content, half
@@ -78,16 +78,12 @@ def _effect(bench: Bench, anchors: Sequence[Anchor], title: str) -> np.ndarray:
     """float32[units]: the mean attribution."""
     model, settings = bench.ledger.model, bench.settings
     rows = [model.encode(anchor.requests[anchor.pick]) for anchor in anchors]
-    parts = [[site] for site in bench.sites] if settings.path == "layers" else [list(bench.sites)]
+    passes = len(bench.sites) if settings.path == "layers" else 1
 
     def made() -> bytes:
-        effects: list[np.ndarray] = []
-        with bench.ledger.stage(f"Attributions of {title}", len(parts) * len(rows)) as staged:
-            for sites in parts:
-                scores_of_sites = attributions(model, rows, sites, steps=settings.steps, probability=True)
-                effects += [scores.mean(0) for scores in scores_of_sites]
-                staged.advance(len(rows))
-        return np.concatenate(effects).astype("<f4").tobytes()
+        with bench.ledger.stage(f"Attributions of {title}", passes * len(rows)) as staged:
+            how = {"path": settings.path, "steps": settings.steps, "probability": True, "advance": staged.advance}
+            return effects(model, rows, bench.sites, **how).astype("<f4").tobytes()
 
     basis = (settings.units, settings.path, settings.steps, rows)
     return np.frombuffer(bench.kept("attributions", basis, made), "<f4")

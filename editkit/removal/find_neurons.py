@@ -4,9 +4,10 @@
     neurons.order[:2]                        (Effect(L22N517, -.041, ...), Effect(L27N1180, -.036, ...))
     neurons.diagnostics["related"]           {"next-number": {"lost": .52, "shared": .41}}
 
-One backward pass an example attributes a task's right answers to all neurons at once (``measuring.attribution``); the
-order is by contrast (``localizers.contrast``). A retained task that loses much where it is left out of the contrast is
-*related*: it does what the target does, and no set of neurons will take one and spare the other.
+One backward pass an example attributes a task's right answers to all neurons at once (``measuring.attribution``; by the
+recipe's ``path`` and ``steps`` as many as the paper takes); the order is by contrast (``localizers.contrast``). A
+retained task that loses much where it is left out of the contrast is *related*: it does what the target does, and no
+set of neurons will take one and spare the other.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ from dataclasses import replace
 
 import numpy as np
 
+from editkit.checkpoints.architecture import Site
 from editkit.checkpoints.knockout import Knockout
 from editkit.errors import EditkitError
 from editkit.evidence.localization import Effect, Localization
 from editkit.localizers.contrast import contrast, shared
 from editkit.localizers.flip_test import weigh
-from editkit.measuring.attribution import BACKWARD, attributions
+from editkit.measuring.attribution import BACKWARD, effects
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
 from editkit.removal.capability import Capability
 from editkit.removal.find_heads import control_measures
+from editkit.removal.recipe import Recipe
 from editkit.tasks.task import examples_of
 from editkit.units import PLAIN, Unit
 
@@ -51,7 +54,7 @@ def localize_neurons(ledger: Ledger, capability: Capability, *, seed: int = 0) -
         EditkitError: no neuron of the model can be reached, or the unedited model does not show the capability.
     """
     architecture, recipe = ledger.model.architecture, capability.recipe
-    if not any(site.expert == PLAIN for site in architecture.neuron_sites):
+    if not _sites(ledger):
         why = "; ".join(part.reason for part in architecture.unreachable_neurons) or "routed experts have no gates"
         raise EditkitError(f"No neuron of this {architecture.model_type} can be searched: {why}. Use --units heads.")
     with ledger.stage("Baseline answers") as staged:
@@ -62,8 +65,10 @@ def localize_neurons(ledger: Ledger, capability: Capability, *, seed: int = 0) -
         }
         controls = control_measures(staged, capability.retain, max(ATTRIBUTED, recipe.universal_examples))
     both = targets | controls
-    with ledger.stage("Attributing answers to neurons", sum(measure.examples for measure in both.values())) as staged:
-        means = {name: _attributed(staged, measure) for name, measure in both.items()}
+    passes = len(_sites(ledger)) if recipe.path == "layers" else 1
+    rows = passes * sum(measure.examples for measure in both.values())
+    with ledger.stage("Attributing answers to neurons", rows) as staged:
+        means = {name: _attributed(staged, measure, recipe) for name, measure in both.items()}
     given, needed = ({name: means[name] for name in part} for part in (targets, controls))
     order = np.argsort(-contrast(given, needed), kind="stable")
     places = _places(ledger, order[:LISTED])
@@ -89,9 +94,7 @@ def localize_neurons(ledger: Ledger, capability: Capability, *, seed: int = 0) -
     return Localization(
         method="contrast",
         seed=seed,
-        evaluations=BACKWARD * sum(measure.examples for measure in both.values()) / first.examples
-        + ALONE
-        + len(targets),
+        evaluations=BACKWARD * recipe.steps * rows / first.examples + ALONE + len(targets),
         order=(
             *measured,
             *(Effect(unit, unknown, unknown, unknown, unknown, unknown) for unit in units[len(measured) :]),
@@ -109,13 +112,15 @@ def localize_neurons(ledger: Ledger, capability: Capability, *, seed: int = 0) -
     )
 
 
-def _attributed(ledger: Ledger, measure: LikelihoodMeasure) -> np.ndarray:
-    """float32[neurons], the mean over anchors; first order, all layers in one pass."""
+def _attributed(ledger: Ledger, measure: LikelihoodMeasure, recipe: Recipe) -> np.ndarray:
+    """float32[neurons], the mean over anchors."""
     rows = [ledger.model.encode(anchor.requests[anchor.pick]) for anchor in measure.anchors]
-    sites = [site for site in ledger.model.architecture.neuron_sites if site.expert == PLAIN]
-    scores = np.concatenate(attributions(ledger.model, rows, sites), axis=1)
-    ledger.advance(len(rows))
-    return scores.mean(axis=0)
+    return effects(ledger.model, rows, _sites(ledger), path=recipe.path, steps=recipe.steps, advance=ledger.advance)
+
+
+def _sites(ledger: Ledger) -> list[Site]:
+    """The sites whose neurons have gates."""
+    return [site for site in ledger.model.architecture.neuron_sites if site.expert == PLAIN]
 
 
 def _places(ledger: Ledger, columns: np.ndarray) -> np.ndarray:

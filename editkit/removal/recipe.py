@@ -84,6 +84,10 @@ class Recipe(_Strict):
     """What the retained tasks may lose."""
     units: Literal["heads", "neurons", "both"] = "heads"
     """What may be removed. Neurons are found by contrast, and chosen as sets; ``method`` is how heads are found."""
+    path: Literal["joint", "layers"] = "joint"
+    """How answers are attributed to neurons: all layers in one pass; or each by itself, at as many times the cost."""
+    steps: Count = 1
+    """Points on the path from shut to open; 1: activation times gradient. The paper of neurons: layers, 19."""
     method: Method = "auto"
     """How heads are found: see docs/localization.md."""
     choose: Literal["ranking", "set"] = "ranking"

@@ -14,7 +14,7 @@ import torch
 
 from editkit.checkpoints.architecture import Site, from_model
 from editkit.errors import EditkitError
-from editkit.measuring.attribution import attributions
+from editkit.measuring.attribution import attributions, effects
 from editkit.models.batch_budget import Budget
 from editkit.models.encoding import Encoded
 from editkit.models.knockout import knocked_out, scaled
@@ -94,6 +94,17 @@ def test_what_is_kept_for_the_way_back_does_not_grow_with_what_a_layer_computes(
     assert kept and not [tensor.shape for tensor in kept if tensor.ndim == 3 and tensor.shape[-1] == inner]
     blocks = blocks_of(model.network, model.architecture)
     assert blocks and not any("forward" in vars(block) for block in blocks), "none stays"
+
+
+def test_effects_are_means_layer_by_layer_or_together(model: LanguageModel, rows: list[Encoded]) -> None:
+    sites, done = model.architecture.neuron_sites, []
+    alone = [attributions(model, rows, [site], steps=2)[0].mean(0) for site in sites]
+    assert np.array_equal(
+        effects(model, rows, sites, path="layers", steps=2, advance=done.append), np.concatenate(alone)
+    )
+    assert done == [len(rows)] * len(sites)
+    joint = np.concatenate(attributions(model, rows, sites, steps=2), axis=1).mean(0)
+    assert np.array_equal(effects(model, rows, sites, steps=2), joint) and not np.allclose(joint, np.concatenate(alone))
 
 
 def test_experts_have_no_gates(model: LanguageModel, rows: list[Encoded]) -> None:

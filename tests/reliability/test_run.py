@@ -85,7 +85,7 @@ def test_a_second_run_measures_nothing_and_says_the_same(
     def asked(*_, **__):
         raise AssertionError("measured again")
 
-    monkeypatch.setattr(locate, "attributions", asked)
+    monkeypatch.setattr(locate, "effects", asked)
     monkeypatch.setattr(LanguageModel, "answer", asked)
     assert run(organism, first[0], size=20, contrast=2, units="neurons") == first[1]
 

@@ -8,12 +8,14 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from editkit.errors import EditkitError
 from editkit.evidence.localization import Localization
+from editkit.measuring.attribution import effects
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import likelihood_measure
 from editkit.measuring.store import opened
@@ -84,6 +86,25 @@ def test_both_kinds_are_searched_together_and_heads_come_first(organism: Languag
         both = locate(Ledger(organism, store), wanted(text))
     kinds = [isinstance(effect.unit, Head) for effect in both.order]
     assert kinds == sorted(kinds, reverse=True) and any(kinds) and not all(kinds)
+
+
+def test_the_recipe_says_how_answers_are_attributed(
+    organism: LanguageModel, found: Localization, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails: who asks for the paper's integrated gradients gets the cheap order under their name."""
+    asked = []
+
+    def quick(*args: Any, path: str, steps: int, **rest: Any) -> np.ndarray:
+        asked.append((path, steps))
+        return effects(*args, **rest)
+
+    monkeypatch.setattr(find_neurons, "effects", quick)
+    with opened(None) as store, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exact = localize_neurons(Ledger(organism, store), wanted(RECIPE + "path: layers\nsteps: 19"))
+    assert set(asked) == {("layers", 19)} and exact.order == found.order
+    passes = 19 * len(organism.architecture.neuron_sites)
+    assert exact.evaluations - ALONE - 1 == pytest.approx(passes * (found.evaluations - ALONE - 1))
 
 
 def test_a_model_without_neurons_says_so(organism: LanguageModel) -> None:
