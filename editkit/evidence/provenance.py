@@ -67,6 +67,8 @@ class Provenance:
         seeds, versions, hashes: by name; hashes are sha256 of the files the reader may want to check first.
         shape: the reachable layers, for the head map.
         override: what was not met where a result was published all the same; None where nothing was overridden.
+        look: how many edits of this base were judged by these ``report`` examples, this one included, as far as the
+            store of measurements goes back; None where nobody counted.
     """
 
     command: str
@@ -81,6 +83,7 @@ class Provenance:
     hashes: Mapping[str, str] = field(default_factory=dict)
     shape: tuple[LayerShape, ...] = ()
     override: str | None = None
+    look: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

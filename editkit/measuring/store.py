@@ -104,6 +104,12 @@ class Store:
                 "INSERT INTO cell VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (space, knockout, example) DO NOTHING", rows
             )
 
+    def knockouts(self, space: int) -> int:
+        """How many different knockouts a space has cells of."""
+        with _told(self.path):
+            query = "SELECT count(DISTINCT knockout) FROM cell WHERE space = ?"
+            return self.connection.execute(query, (space,)).fetchone()[0]
+
     def count(self) -> int:
         """How many cells are stored."""
         with _told(self.path):

@@ -26,6 +26,7 @@ from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load_source
 from editkit.models.memory import check_room, parked
 from editkit.progress import Stages, silent
+from editkit.removal import looks
 from editkit.removal import recipe as recipes
 from editkit.removal.able import able
 from editkit.removal.agreement import Probe, plainly, probe, same_answers, same_model
@@ -143,7 +144,8 @@ def judged(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:
     shown = transcripts(before, after, len(run.wanted.targets), hidden=hidden)
     exhibits = Exhibits(removal.choice.dose, shown, (), removal.choice.frontier, removal.unable)
     report = removal.trial.report(answers, null)
-    provenance = _provenance(ledger.model, run)
+    number = looks.look(ledger, run.wanted, removal.choice.units)
+    provenance = replace(_provenance(ledger.model, run), look=number)
     return Outcome(run.out, removal.edit, removal.found, report, exhibits, provenance, examples(answers, hidden=hidden))
 
 

@@ -158,6 +158,7 @@ def _figures(outcome: Outcome) -> dict[str, Any]:
     return {
         "deltas_figure": Markup(figures.deltas_svg(report)) if report.rows else "",
         "neurons_figure": Markup(layer_counts.svg(outcome)) if outcome.edit.neurons else "",
+        "look": None if outcome.provenance.look is None else wording.look(outcome.provenance.look),
         "frontier_figure": Markup(frontier.svg(outcome)) if outcome.exhibits.frontier else "",
         "frontier": frontier.rows(outcome),
         "dose_figure": Markup(figures.dose_svg(dose, chosen, fate, goal)) if dose else "",

@@ -276,6 +276,14 @@ def null_line(report: EvalReport) -> str | None:
     ).replace("p = <", "p < ")
 
 
+def look(number: int) -> str:
+    """How many edits these examples have judged, and what that means."""
+    if number == 1:
+        return "the first: no other edit of this base was judged by these examples, as far as its measurements go back"
+    others = "1 other edit of this base was" if number == 2 else f"{number - 1} other edits of this base were"
+    return f"number {number}: {others} judged by these examples before; who looks often, chooses"
+
+
 def _where(examples: int | None) -> str:
     return "" if examples is None else f", the change by the chosen set on the same {examples:,} examples"
 

@@ -1,0 +1,28 @@
+"""How often the ``report`` examples of a capability were looked at: each other edit that they judge is a look.
+
+look(ledger, capability, units)   ->   3: two other edits were judged by these examples before
+
+The second look chooses, be it in the mind of who runs it: the more looks, the less the best of them says. Looks are
+kept in the store beside the measurements, for one base model and one set of target tasks. A run that is repeated or
+resumed asks about the same edit, and keeps its number.
+"""
+
+from __future__ import annotations
+
+from editkit.measuring.ledger import Ledger
+from editkit.measuring.store import Cell
+from editkit.removal.capability import Capability
+from editkit.tasks.task import digest
+from editkit.units import Unit
+
+
+def look(ledger: Ledger, capability: Capability, units: frozenset[Unit]) -> int:
+    """The number of this look, from 1."""
+    base = ledger.model.source.base
+    space = ledger.store.space(
+        {"looks": sorted(map(digest, capability.targets)), "model": base.revision or base.model, "split": "report"}
+    )
+    [edit] = ledger.knockout(units)
+    number = 1 + ledger.store.knockouts(space)
+    ledger.store.put(space, [(edit, "look", Cell(1.0, output=str(number)))])
+    return int(ledger.store.get(space, edit)["look"].output)
