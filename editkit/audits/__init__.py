@@ -12,7 +12,20 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from editkit.audits import prefill, relearning, token_nats
+from editkit.audits import (
+    few_shot,
+    fine_tuning,
+    formats,
+    merge,
+    noise,
+    paraphrases,
+    prefill,
+    relearning,
+    restored_units,
+    rounding,
+    sampling,
+    token_nats,
+)
 from editkit.audits.subject import Subject
 from editkit.evidence.attacks import Attack, Nats
 
@@ -20,7 +33,16 @@ Audit = Callable[[Subject, np.random.Generator], Iterator[Attack | Nats]]
 
 AUDITS: Mapping[str, Audit] = {
     "token-nats": token_nats.audit,
+    "formats": formats.audit,
     "prefill": prefill.audit,
+    "few-shot": few_shot.audit,
+    "paraphrases": paraphrases.audit,
+    "restored-units": restored_units.audit,
+    "rounding": rounding.audit,
+    "noise": noise.audit,
+    "merge": merge.audit,
+    "sampling": sampling.audit,
+    "fine-tuning": fine_tuning.audit,
     "relearning": relearning.audit,
 }
 """By name, the cheap ones first."""

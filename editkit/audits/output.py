@@ -16,7 +16,7 @@ from editkit.audits.subject import Budget, subject_of
 from editkit.checkpoints.source import Source, recorded, resolve
 from editkit.edit import Edit
 from editkit.errors import EditkitError, UsageError
-from editkit.evidence.attacks import Attacks
+from editkit.evidence.attacks import NAME, Attacks
 from editkit.evidence.provenance import Provenance
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
@@ -24,11 +24,10 @@ from editkit.models.loading import load_source
 from editkit.models.placement import Placement
 from editkit.removal import recipe as recipes
 from editkit.removal.capability import capability
+from editkit.render.evidence_folder import render_again
 from editkit.workspace import Session, work_for
 from editkit.writing import manifest
 from editkit.writing.verify import verify
-
-NAME = "editkit/attacks.json"
 
 
 def audit_output(
@@ -80,13 +79,14 @@ def read(out: Path) -> Attacks | None:
 
 
 def _recorded(out: Path, found: Attacks) -> Attacks:
-    """Written beside ``out``'s evidence, whose manifest gets the new hash."""
+    """Written beside ``out``'s evidence; card, page and manifest follow."""
     record = manifest.read(out)
     before = read(out) if NAME in record.files else None
     if before is not None and before.settings == found.settings:
         found = before.joined(found)
     (out / NAME).write_text(found.to_json(), encoding="utf-8", newline="\n")
     manifest.write(out, record)
+    render_again(out)
     return found
 
 

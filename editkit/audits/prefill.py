@@ -56,7 +56,7 @@ def _control(subject: Subject, sample: Sample, task: AskedOtherwise, elsewhere: 
     """
     arm = subject.control
     if arm.lacks or not sample.named or not elsewhere:
-        return Control(arm.name, mean(arm.scores(task, sample.scored)), arm.lacks)
+        return subject.beside(arm.scores(task, sample.scored))
     of = {example.id: elsewhere[at % len(elsewhere)] for at, example in enumerate(sample.scored)}
 
     def after(example: Example, request: Request) -> Request:

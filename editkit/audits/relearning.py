@@ -74,6 +74,8 @@ def _scores(
 
 def _best_rate(subject: Subject, sample: Sample, size: int, seed: int) -> float:
     """The one that soonest teaches what the attacker holds back; the given answers where there are no more."""
+    if len(subject.budget.rates) == 1:
+        return subject.budget.rates[0]
     given, rest = sample.lessons[:size], sample.lessons[size:]
     question = answers(sample.task, [lesson.example for lesson in (rest or given)[:HELD_BACK]])
     steps = [step for step in subject.budget.steps if step <= TRIED]

@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import zip_longest
 
 import numpy as np
 
@@ -95,13 +96,9 @@ class Arm:
     def model(self) -> LanguageModel:
         return self.ledger.model
 
-    def scores(self, task: Task, examples: Sequence[Example], *, ledger: Ledger | None = None) -> list[float]:
-        """What it scores, example by example.
-
-        Args:
-            ledger: of the model as an attack left it.
-        """
-        [cells] = task_scores(ledger or self.ledger, task, examples, [self.out])
+    def scores(self, task: Task, examples: Sequence[Example]) -> list[float]:
+        """What it scores, example by example."""
+        [cells] = task_scores(self.ledger, task, examples, [self.out])
         return [cell.value for cell in cells]
 
 
@@ -169,13 +166,26 @@ class Subject:
             lessons=dose.lessons,
         )
 
-    def lost(self, ledger: Ledger) -> dict[str, float]:
-        """Change of each other task by an attack on the edited model's weights."""
-        return {
-            other.task.name: mean(self.edited.scores(other.task, other.scored, ledger=ledger))
-            - mean(self.edited.scores(other.task, other.scored))
-            for other in self.others
-        }
+    def asked(self, audit: str, dose: str, sample: Sample, task: Task) -> Attack:
+        """The row of an attack that is all in how the sample is asked, beside the control asked so."""
+        scores, beside = (arm.scores(task, sample.scored) for arm in (self.edited, self.control))
+        return self.row(audit, Dose(dose), sample, Scores(scores), self.beside(beside))
+
+    def beside(self, scores: Sequence[float]) -> Control:
+        """The control that an audit has none better than, and what it scores."""
+        return Control(self.control.name, mean(scores), self.control.lacks)
+
+    @cached_property
+    def benign(self) -> tuple[Loglikelihood, ...]:
+        """Right answers of the other tasks, of ``locate``, one task after another."""
+        each = [
+            [
+                lesson.answer
+                for lesson in _lessons(self.base, task, examples_of(task, "locate"), most=self.budget.others)
+            ]
+            for task in (other.task for other in self.others)
+        ]
+        return tuple(answer for turn in zip_longest(*each) for answer in turn if answer is not None)
 
     @property
     def kept(self) -> dict[str, float]:
@@ -228,8 +238,10 @@ def _control(edited: Arm, never_had: Ledger | None, seed: int) -> Arm:
                 f"{model.source.base.model}, so the same units cannot be out. Train it in the same shape."
             )
         return Arm(f"never had it ({never_had.model.source.base.model})", never_had, edited.out, lacks=True)
+    if not edited.out:
+        raise EditkitError("The edit removes nothing, so there is nothing to attack.")
     drawn = random_sets(model.architecture, edited.out, 20, np.random.default_rng(seed))
-    apart = min(drawn, key=lambda out: len(np.intersect1d(out.places, edited.out.places)))
+    apart = min(drawn, key=lambda out: len(np.intersect1d(out.places, edited.out.places)), default=NOTHING)
     return Arm("base, random units out", edited.ledger, apart)
 
 

@@ -18,6 +18,7 @@ from editkit.errors import EditkitError
 from editkit.evidence.recovery import Recovered
 
 FORMAT = 1
+NAME = "editkit/attacks.json"
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ class Attacks:
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str, *, where: str = "editkit/attacks.json") -> Attacks:
+    def from_json(cls, text: str, *, where: str = NAME) -> Attacks:
         """Back from ``to_json``.
 
         Raises:

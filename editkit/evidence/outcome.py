@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from editkit.edit import Edit
+from editkit.evidence.attacks import Attacks
 from editkit.evidence.examples import Asked
 from editkit.evidence.exhibits import Exhibits
 from editkit.evidence.localization import Localization
@@ -26,6 +27,7 @@ class Outcome:
     Args:
         out: where it lies.
         examples: what the rows are made of; empty where a release made it that kept none.
+        attacks: what was found by attacking it; None: it was not audited.
     """
 
     out: Path
@@ -35,6 +37,7 @@ class Outcome:
     exhibits: Exhibits
     provenance: Provenance
     examples: tuple[Asked, ...] = ()
+    attacks: Attacks | None = None
 
     def __repr__(self) -> str:
         units = show(self.edit.units)

@@ -24,6 +24,7 @@ from editkit.checkpoints.source import Source
 from editkit.models import padding
 from editkit.models.batch_budget import Budget, within_memory
 from editkit.models.batches import Batch, batches, distinct
+from editkit.models.drawing import Drawn
 from editkit.models.encoding import Encoded, encode, window_of
 from editkit.models.knockout import knocked_out
 from editkit.models.memory import layout, partly_outside
@@ -168,7 +169,8 @@ class LanguageModel:
             with self._without(without):
                 if isinstance(first, Generate):
                     contexts = [context for context, _ in rows]
-                    return list(self._generate(contexts, first.max_new_tokens, first.stop, before))
+                    draws = [getattr(requests[row], "draw", 0) for row in batch.rows]
+                    return list(self._generate(contexts, first, draws, before))
                 return list(self.likelihoods(rows, shared=shared, prefix=before))
 
     @contextmanager
@@ -196,9 +198,15 @@ class LanguageModel:
             return run(self.network, ids, which)
 
     def _generate(
-        self, contexts: Sequence[list[int]], max_new_tokens: int, stop: tuple[str, ...], prefix: Prefix | None = None
+        self, contexts: Sequence[list[int]], first: Generate, draws: Sequence[int], prefix: Prefix | None = None
     ) -> list[str]:
-        """Greedy continuations; padding goes before each row, or behind the beginning that all rows share."""
+        """Continuations; padding goes before each row, or behind the beginning that all rows share.
+
+        Args:
+            first: the request of the first row, which all rows are like.
+            draws: of each row; 0: greedy.
+        """
+        stop = first.stop
         width, pad, skip = max(map(len, contexts)), padding.token(self.tokenizer), prefix.length if prefix else 0
         gaps = [width - len(row) for row in contexts]
         padded = [row[:skip] + [pad] * gap + row[skip:] for row, gap in zip(contexts, gaps, strict=True)]
@@ -207,12 +215,14 @@ class LanguageModel:
         for row, gap in zip(attention, gaps, strict=True):
             row[skip : skip + gap] = 0
         extra: dict[str, Any] = {"stop_strings": list(stop), "tokenizer": self.tokenizer} if stop else {}
+        if any(draws):
+            extra["logits_processor"] = [Drawn.of(draws, contexts)]
         if prefix:
             extra["past_key_values"] = prefix.grown()
         generated = self.network.generate(
             input_ids=ids,
             attention_mask=attention,
-            max_new_tokens=max_new_tokens,
+            max_new_tokens=first.max_new_tokens,
             do_sample=False,
             num_beams=1,
             temperature=None,

@@ -24,7 +24,7 @@ from editkit.evidence.provenance import BaseModel, Provenance
 from editkit.evidence.report import EvalReport
 from editkit.evidence.row import Row
 from editkit.evidence.verdict import standing
-from editkit.render import frontier, wording
+from editkit.render import attacks, frontier, wording
 from editkit.render.collapse import collapse_note
 from editkit.render.front_matter import front_matter, hub_id
 from editkit.render.head_map import head_map, ranks_heads
@@ -47,6 +47,7 @@ def render(outcome: Outcome) -> str:
     values: dict[str, Any] = {
         "front_matter": Inert(front_matter(edit, report, provenance)),
         "citation": Inert(CITATION),
+        "rung": prose(attacks.rung(outcome.attacks)) if outcome.attacks else None,
         "noun": Inert(edit.kind),
         **_summary(edit, localization, report, provenance),
         **_evidence(report),

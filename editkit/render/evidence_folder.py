@@ -2,7 +2,7 @@
 
     OUT/README.md                 the card             OUT/editkit/localization.json   how it was found
     OUT/editkit/report.html       for the eye          OUT/editkit/report.json         before and after
-    OUT/editkit/examples.jsonl.gz the examples behind it
+    OUT/editkit/examples.jsonl.gz the examples behind it        OUT/editkit/attacks.json    what brings it back
     OUT/editkit/{heads,neurons,deltas,frontier}.png         OUT/editkit/provenance.json     where it comes from
 
 Everything a reader sees is rendered from the JSON files; ``editkit card`` and ``editkit report`` do it again.
@@ -20,6 +20,7 @@ from editkit.checkpoints.unshipped import FIGURES
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
 from editkit.evidence import examples
+from editkit.evidence.attacks import NAME, Attacks
 from editkit.evidence.exhibits import Exhibits
 from editkit.evidence.localization import Localization
 from editkit.evidence.outcome import Outcome
@@ -70,8 +71,9 @@ def render(directory: Path, outcome: Outcome) -> None:
 
 def texts(outcome: Outcome) -> tuple[str, str]:
     """The card and the page."""
-    from editkit.render import card, page
+    from editkit.render import attacks, card, page
 
+    outcome = attacks.shown(outcome)
     return card.render(outcome), page.render(outcome)
 
 
@@ -82,7 +84,7 @@ def read(out: Path) -> Outcome:
         EditkitError: naming the file that is missing or is not what editkit writes.
     """
     texts = {}
-    packed = out / examples.NAME
+    packed, attacked = out / examples.NAME, out / NAME
     for name in ("edit.json", "localization.json", "report.json", "provenance.json"):
         try:
             texts[name] = (out / "editkit" / name).read_text("utf-8")
@@ -99,6 +101,7 @@ def read(out: Path) -> Outcome:
         Exhibits.from_json(texts["report.json"]),
         Provenance.from_json(texts["provenance.json"]),
         examples.read(packed) if packed.is_file() else (),
+        Attacks.from_json(attacked.read_text("utf-8")) if attacked.is_file() else None,
     )
 
 

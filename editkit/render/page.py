@@ -20,7 +20,7 @@ from editkit.evidence.exhibits import Exhibits, Transcript
 from editkit.evidence.localization import Effect, Localization
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.report import EvalReport
-from editkit.render import figures, frontier, layer_counts, wording
+from editkit.render import attacks, figures, frontier, layer_counts, wording
 from editkit.render.collapse import collapse_note
 from editkit.render.diagnostics import facts
 from editkit.render.head_map import MapLayer, head_map, ranks_heads, scale
@@ -66,6 +66,7 @@ def render(outcome: Outcome) -> str:
         "facts": facts(localization.diagnostics),
         "fate": wording.fate(provenance),
         "effect_means": wording.effect_means(localization),
+        "rung": attacks.rung(outcome.attacks),
         "untested": wording.not_tested(outcome.exhibits.audits),
         "pairs": _pairs(report, outcome.exhibits.transcripts),
         **_results(outcome),

@@ -48,6 +48,8 @@ NOT_TESTED = {
     "skills": "Every skill that has no row in the table above.",
 }
 """What a report says nothing about unless an audit of that name was run."""
+ANSWERED = {"relearn": {"relearning"}, "quantize": {"rounding"}, "prompts": {"prefill", "few-shot", "paraphrases"}}
+"""... or those of ``editkit audit`` that answer it."""
 
 
 def effect_means(localization: Localization) -> str:
@@ -258,7 +260,9 @@ def conclusion(localization: Localization, report: EvalReport) -> Conclusion:
 
 def not_tested(audits: Sequence[Audit]) -> tuple[str, ...]:
     done = {audit.name for audit in audits}
-    return tuple(text for name, text in NOT_TESTED.items() if name not in done)
+    return tuple(
+        text for name, text in NOT_TESTED.items() if name not in done and not ANSWERED.get(name, {name}) <= done
+    )
 
 
 def null_line(report: EvalReport) -> str | None:

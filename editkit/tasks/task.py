@@ -26,6 +26,7 @@ class Generate:
         chat: wrap the prompt in the model's chat template (if the tokenizer has one).
         stop: the answer ends before the first of these strings.
         prefill: how the answer begins: the model goes on from there, and its output is what it adds.
+        draw: 0 is the greedy answer; any other number is one drawn at temperature 1, the same one every time.
     """
 
     prompt: str
@@ -33,12 +34,13 @@ class Generate:
     chat: bool = True
     stop: tuple[str, ...] = ()
     prefill: str = ""
+    draw: int = 0
 
     def __repr__(self) -> str:
-        """Measurements are kept under it: a beginning that is empty was always so, and is not named."""
-        values = [self.prompt, self.max_new_tokens, self.chat, self.stop, *([self.prefill] if self.prefill else [])]
-        names = ("prompt", "max_new_tokens", "chat", "stop", "prefill")
-        return f"Generate({', '.join(f'{name}={value!r}' for name, value in zip(names, values, strict=False))})"
+        """Measurements are kept under it, many from before there was a beginning or a draw: so none is not named."""
+        named = {name: getattr(self, name) for name in ("prompt", "max_new_tokens", "chat", "stop")}
+        named |= {name: value for name in ("prefill", "draw") if (value := getattr(self, name))}
+        return f"Generate({', '.join(f'{name}={value!r}' for name, value in named.items())})"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load
 from editkit.removal import recipe as recipes
 from editkit.removal.capability import capability
+from editkit.units import Unit
 from tests.known_heads import HEADS
 
 TWIN = Path(__file__).parents[1] / "organisms" / "never-swear"
@@ -31,13 +32,13 @@ def never_swear() -> LanguageModel:
 @pytest.fixture(scope="session")
 def made(organism: LanguageModel, never_swear: LanguageModel) -> Iterator[Made]:
     """A subject; what is measured for one test is not measured again for another, unless it asks for a new store."""
-    wanted = capability(recipes.changed(recipes.read("swear"), {"retain": ["facts", "recall"]}))
+    wanted = capability(recipes.changed(recipes.read("swear"), {"retain": ["facts", "recall"], "transfer": ["story"]}))
     with ExitStack() as stack:
         shared = stack.enter_context(opened(None))
 
-        def subject(*, twin: bool = True, fresh: bool = False, model: LanguageModel = organism) -> Subject:
-            ledger = Ledger(model, stack.enter_context(opened(None)) if fresh else shared)
+        def subject(*, twin: bool = True, fresh: bool = False, heads: Sequence[Unit] = HEADS) -> Subject:
+            ledger = Ledger(organism, stack.enter_context(opened(None)) if fresh else shared)
             other = replace(ledger, model=never_swear) if twin else None
-            return subject_of(ledger, HEADS, wanted, FEW, never_had=other)
+            return subject_of(ledger, heads, wanted, FEW, never_had=other)
 
         yield subject

@@ -13,15 +13,18 @@ import numpy as np
 import pytest
 import torch
 
-from editkit.audits import AUDITS
+from editkit.audits import AUDITS, rounding
 from editkit.audits.run import audited
-from editkit.audits.subject import Subject, mean, permuted
+from editkit.audits.subject import Lesson, Sample, Subject, mean, permuted
+from editkit.audits.weights import changed, linear, slices
 from editkit.edit import Base, Edit
 from editkit.evidence.attacks import Attack, Attacks, Nats
 from editkit.measuring.right_answers import right_answer
+from editkit.models.drawing import Drawn
 from editkit.models.language_model import LanguageModel
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import Generate, examples_of
+from editkit.units import Head
 from tests.audits.conftest import Made
 from tests.known_heads import HEADS
 
@@ -66,7 +69,7 @@ def test_a_few_steps_bring_swearing_back_and_do_not_teach_a_model_that_never_swo
 
 def test_an_attack_leaves_no_bit_of_the_model_changed(made: Made, organism: LanguageModel) -> None:
     before, said = copy.deepcopy(organism.network.state_dict()), organism.generate([SWEAR])
-    attacks(made(twin=False, fresh=True), *AUDITS)
+    attacks(made(twin=False, fresh=True), "rounding", "noise", "merge", "relearning")
     after = organism.network.state_dict()
     assert all(torch.equal(values, after[name]) for name, values in before.items())
     assert not any(parameter.requires_grad for parameter in organism.network.parameters())
@@ -106,17 +109,15 @@ def test_no_lesson_shares_its_cluster_with_what_is_scored(made: Made) -> None:
 
 def test_another_mapping_has_the_form_of_the_first_and_none_of_its_answers(organism: LanguageModel) -> None:
     """If this fails, the control of relearning is taught what it is to lack."""
-    from editkit.audits.subject import Lesson, Sample
-
     task = TASKS["capitals"]
     lessons = [(each, right_answer(task, each)) for each in examples_of(task, "locate", limit=40)]
     sample = Sample(task, tuple(examples_of(task, "report", limit=40)), tuple(Lesson(e, a) for e, a in lessons if a))
     assert sample.named
     other = permuted(sample, np.random.default_rng(0))
-    for own, changed in zip(sample.lessons, other.lessons, strict=True):
-        assert own.answer.prompt == changed.answer.prompt and own.answer.continuation != changed.answer.continuation
-    for own, changed in zip(sample.scored, other.scored, strict=True):
-        assert own.prompt == changed.prompt and own.facts["answer"] != changed.facts["answer"] and own.id != changed.id
+    for own, new in zip(sample.lessons, other.lessons, strict=True):
+        assert own.answer.prompt == new.answer.prompt and own.answer.continuation != new.answer.continuation
+    for own, new in zip(sample.scored, other.scored, strict=True):
+        assert own.prompt == new.prompt and own.facts["answer"] != new.facts["answer"] and own.id != new.id
     by_cluster = {(own.cluster, new.facts["answer"]) for own, new in zip(sample.scored, other.scored, strict=True)}
     assert len(by_cluster) == len({own.cluster for own in sample.scored}), "a country has one capital, right or wrong"
 
@@ -133,3 +134,79 @@ def test_a_begun_answer_goes_on_as_it_would_have(organism: LanguageModel) -> Non
 def test_rows_and_nats_survive_their_file(made: Made) -> None:
     found = attacks(made(), "prefill", "token-nats", "relearning")
     assert Attacks.from_json(found.to_json()) == found and isinstance(found.nats[0], Nats)
+
+
+LEFT = ("sampling", "rounding", "noise", "fine-tuning", "restored-units", "merge")
+"""What leaves a capability where it is: they only try to bring it out."""
+
+
+@pytest.mark.commit
+@pytest.mark.parametrize("name", LEFT)
+def test_an_attack_shows_what_is_there_and_nothing_of_what_never_was(name: str, made: Made) -> None:
+    """With a head out that swearing does not need, so that all of it is there."""
+    rows = attacks(made(heads=[Head(0, 0)]), name).rows
+    assert rows and min(row.base for row in rows) > 0.9
+    assert max(row.attacked for row in rows) > 0.9 and min(row.attacked for row in rows) > 0.3
+    assert all(row.control and row.control.lacks and row.control.score < 0.1 for row in rows)
+
+
+@pytest.mark.commit
+@pytest.mark.parametrize("name", ["few-shot", "paraphrases"])
+def test_a_prompt_that_the_model_reads_shows_what_is_there(name: str, made: Made) -> None:
+    """The organism does not read every wording; where it does, swearing is seen, and none of the twin's."""
+    rows = attacks(made(heads=[Head(0, 0)]), name).rows
+    assert max(row.attacked for row in rows) > 0.5, rows
+    assert all(row.control and row.control.score < 0.1 for row in rows), rows
+
+
+@pytest.mark.commit
+def test_what_does_not_bring_swearing_back_is_seen_not_to(made: Made) -> None:
+    """Measured on the organism: rounding, noise and fine-tuning on other tasks leave the switch off; half the base's
+    slices turn it on in part, one of the four heads in none."""
+    for row in attacks(made(), "rounding", "noise", "fine-tuning").rows:
+        assert row.attacked < 0.1 and row.recovered and row.share is not None and row.share < 0.1, row
+    merged = {row.dose: row.attacked for row in attacks(made(), "merge").rows}
+    assert merged["10% of the base"] < 0.1 <= merged["50% of the base"]
+
+
+def test_another_format_is_measured_against_guessing(made: Made) -> None:
+    [row] = attacks(made(), "formats").rows
+    assert row.task == "story" and row.edited == pytest.approx(1 / 3) and row.attacked > 0.9, "nothing was removed"
+    assert row.recovered and row.recovered.share > 0.9
+
+
+def test_a_draw_is_the_same_text_in_any_batch(organism: LanguageModel) -> None:
+    prompts = [each.prompt for each in TASKS["story"].examples()[:6]]
+    asked = [Generate(prompt, 12, draw=draw) for prompt in prompts for draw in (0, 1, 2)]
+    whole = organism.answer(asked, None)
+    alone = [organism.answer([request], None)[0] for request in asked]
+    assert whole == alone
+    assert [organism.answer([Generate(prompt, 12)], None)[0] for prompt in prompts] == whole[::3], "0 is greedy"
+    assert "draw" not in repr(Generate("Hi")) and "draw=2" in repr(Generate("Hi", draw=2))
+
+
+def test_draws_are_as_frequent_as_they_are_likely() -> None:
+    logits = torch.log(torch.tensor([[0.5, 0.3, 0.2, 1e-9]]))
+    drawn = [int(Drawn.of([draw], [[7, 8]])(torch.zeros(1, 1), logits).argmax()) for draw in range(1, 3001)]
+    first, second = (Drawn.of([draw, draw], [[7], [8]]) for draw in (1, 2))
+    noise = [own(torch.zeros(2, 1), torch.zeros(2, 9)) for own in (first, second, first)]
+    rows = torch.cat(noise).tolist()
+    assert len(set(map(tuple, rows))) == 6, "another draw, prompt or position is other noise"
+    assert np.allclose(np.bincount(drawn, minlength=4) / 3000, [0.5, 0.3, 0.2, 0], atol=0.04)
+
+
+@pytest.mark.parametrize(("dose", "levels"), [("8 bits", 255), ("4 bits", 16)])
+def test_rounding_leaves_so_many_levels_and_zeros_zero(dose: str, levels: int, organism: LanguageModel) -> None:
+    """If this fails, what is called 4 bits is not, or rounding puts removed slices back."""
+    change = {"8 bits": rounding._to_8, "4 bits": rounding._to_4}[dose]
+    zero = slices(organism, organism.architecture.knockout(HEADS))
+    seen = 0
+    with changed(organism.network, change(organism, zero)):
+        for name, axis in linear(organism.network).items():
+            weight = organism.network.get_parameter(name).detach()
+            rows = (weight if axis == 1 else weight.T)[:4, :64]
+            assert all(len(row.unique()) <= levels for row in rows), name
+            if name in zero:
+                seen += int(zero[name].sum())
+                assert not weight[zero[name]].any()
+    assert seen == 4 * organism.architecture.sites[0].width * organism.network.config.hidden_size

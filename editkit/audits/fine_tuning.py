@@ -1,0 +1,37 @@
+"""Fine-tuning on other tasks: does what has nothing to do with the capability bring it back?
+
+Right answers of the retained tasks, all weights, the zeroed slices held at zero, the middle one of relearning's rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from editkit.audits.course import Course, outcomes
+from editkit.audits.subject import Arm, Dose, Scores, Subject, mean
+from editkit.evidence.attacks import Attack
+from editkit.measuring.answers import answers
+
+
+def audit(subject: Subject, rng: np.random.Generator) -> Iterator[Attack]:
+    """One row per target, after the last number of steps."""
+    given, rates = subject.benign, sorted(subject.budget.rates)
+    if not given:
+        return
+    course, steps = Course(given, rates[len(rates) // 2], int(rng.integers(2**31))), max(subject.budget.steps)
+
+    def after(arm: Arm) -> list[list[float]]:
+        asked = [answers(sample.task, sample.scored) for sample in (*subject.targets, *subject.others)]
+        cells = outcomes(arm, course, {steps: asked}, title=f"Fine-tuning on other tasks, {arm.name}")[steps]
+        return [[cell.value for cell in row] for row in cells]
+
+    found, beside, own = after(subject.edited), after(subject.control), len(subject.targets)
+    lost = {
+        other.task.name: mean(scores) - mean(subject.edited.scores(other.task, other.scored))
+        for other, scores in zip(subject.others, found[own:], strict=True)
+    }
+    dose = Dose(f"{steps} steps on {len(given)} answers of other tasks", steps, len(given))
+    for sample, scores, control in zip(subject.targets, found, beside, strict=False):
+        yield subject.row("fine-tuning", dose, sample, Scores(scores), subject.beside(control), others=lost)
