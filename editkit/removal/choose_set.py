@@ -99,14 +99,16 @@ class Tried:
     def rank(self) -> tuple[int, float, float]:
         return ranked(self.status, self.beyond, self.left)
 
-    def good(self, goal: float) -> bool:
-        """Whether it is selective, reaches the goal and puts no retained task beyond its budget, be it by chance."""
-        return self.status in ("met", "reduced") and self.left <= goal and self.beyond <= 1e-9
+    @property
+    def good(self) -> bool:
+        """Whether it meets the criteria and puts no retained task beyond its budget, be it by chance."""
+        return self.status == "met" and self.beyond <= 1e-9
 
 
 def choose_set(ledger: Ledger, capability: Capability, localization: Localization, *, seed: int = 0) -> Choice:
-    """Real answers to the strongest sets of the frontier, one after another, until one is good; else the best of them:
-    by its status, then by the points over the budget, then by what is left of the target.
+    """Real answers to the strongest sets of the frontier, one after another, until one is good. Where what reaches the
+    goal costs a retained task too much, the nearest to its budget is made smaller. Else the best of all: by its status,
+    then by the points over the budget, then by what is left of the target.
 
     No dose curve: it shows the strongest heads one after another, and these sets are none of that.
     """
@@ -118,22 +120,19 @@ def choose_set(ledger: Ledger, capability: Capability, localization: Localizatio
     trial, tried = trial_of(capability, split="choose", seed=seed), list[Tried]()
     with ledger.stage("Choosing a set") as staged:
         before = [trial.sheet(staged, task) for task in trial.tasks]
-        waiting = iter(strongest(sets, capability))
-        for point in waiting:
+        for point in strongest(sets, capability):
             tried.append(_tried(staged, trial, capability, before, point))
-            if tried[-1].good(recipe.goal):
+            if tried[-1].good:
                 break
-        best = min(tried, key=lambda each: each.rank)
         for _ in range(SPARED):
-            if best.beyond <= 1e-9:
+            costly = [each for each in tried if each.left <= recipe.goal and each.beyond > 1e-9]
+            if not costly or any(each.left <= recipe.goal and each.beyond <= 1e-9 for each in tried):
                 break
+            nearest = min(costly, key=lambda each: each.beyond)
             examples = max(ATTRIBUTED, recipe.universal_examples)
-            smaller = likelihoods.points(smaller_sets(staged, best.worst, best.point.units, examples=examples))
-            tried += [_tried(staged, trial, capability, before, point) for point in smaller]
-            better = min(tried, key=lambda each: each.rank)
-            if better is best:
-                break
-            best = better
+            smaller = smaller_sets(staged, nearest.worst, nearest.point.units, examples=examples)
+            tried += [_tried(staged, trial, capability, before, point) for point in likelihoods.points(smaller)]
+    best = min(tried, key=lambda each: each.rank)
     answered = {frozenset(each.point.units): each.point for each in tried}
     rest = [point for point in frontier if frozenset(point.units) not in answered]
     shown = sorted(
