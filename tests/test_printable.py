@@ -9,6 +9,7 @@ import io
 import json
 import sys
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,7 +57,9 @@ def test_every_table_passes(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> 
 def test_every_sentence_and_object_passes(capsys: pytest.CaptureFixture[str]) -> None:
     streams.say(BAD)
     streams.note(BAD)
-    streams.print_json({"model_type": BAD})
+    with click.Context(click.Command("any")) as context:
+        streams.print_json({"model_type": BAD})
+        streams.print_document(context)
     out, err = capsys.readouterr()
     sentence, document = out.split("\n", 1)
     assert sentence == GOOD and err.strip() == GOOD

@@ -81,6 +81,7 @@ def test_a_dry_run_tells_the_licence_of_the_base(
     run: Any, hub: Server, named: Base, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("editkit.hub.remote.connect", lambda *_: hub.api())
+    hub.api().upload_file(path_or_fileobj=b"{}", path_in_repo="tokenizer.json", repo_id=named.model)
     result, _ = run("--dry-run", "--model", named.model)
     assert result.exit_code == 0, result.output
     assert "on this server; licence: apache-2.0" in result.stderr
