@@ -131,6 +131,9 @@ class _Backend:
     def device_count(self) -> int:
         return 2
 
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.float16, torch.bfloat16]
+
     def _is_in_bad_fork(self) -> bool:
         return False
 
