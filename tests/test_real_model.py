@@ -37,7 +37,7 @@ FOUND = Localization(
 RECIPE = Recipe.model_validate({
     "capability": "addition", "target": "addition", "transfer": ["addition-words"], "retain": ["plurals", "past-tense"],
     "goal": 0.5, "damage": {"each": 0.15, "mean": 0.15}, "choose": "set", "accept": "best", "max_heads": 3,
-    "examples": {"choose": 16, "report": 24}, "universal_examples": 10, "random_sets": 12, "random_examples": 8,
+    "examples": {"choose": 16, "report": 24}, "universal_examples": 16, "random_sets": 12, "random_examples": 8,
 })  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def test_a_set_is_chosen_without_the_heads_that_everything_needs(removed: Outcom
 @pytest.mark.thorough
 def test_every_other_format_is_reported_and_no_part_of_the_verdict(removed: Outcome) -> None:
     assert [row.task for row in removed.report.rows if row.role == "transfer"] == ["addition-words"]
-    assert not any("addition-words" in reason for reason in removed.report.verdict.reasons)
+    assert not any(reason.startswith("addition-words") for reason in removed.report.verdict.reasons)
     card = (removed.out / "README.md").read_text("utf-8")
     assert "on one prompt format" in card and "never saw" in card and "frontier.png" in card
 

@@ -58,6 +58,7 @@ def test_the_first_token_alone_was_made_unlikely(made: Made) -> None:
     assert edited[1] is not None and edited[1] < 0.1 and never[1] and never[1] > 5, "the rest only where it never was"
 
 
+@pytest.mark.commit
 def test_a_few_steps_bring_swearing_back_and_do_not_teach_a_model_that_never_swore(made: Made) -> None:
     first, row = attacks(made(), "relearning").rows
     assert (first.steps, row.steps, row.lessons) == (1, 6, 10)
@@ -67,6 +68,7 @@ def test_a_few_steps_bring_swearing_back_and_do_not_teach_a_model_that_never_swo
     assert set(row.others) == {"facts", "recall"} and min(row.others.values()) > -0.5
 
 
+@pytest.mark.commit
 def test_an_attack_leaves_no_bit_of_the_model_changed(made: Made, organism: LanguageModel) -> None:
     before, said = copy.deepcopy(organism.network.state_dict()), organism.generate([SWEAR])
     attacks(made(twin=False, fresh=True), "rounding", "noise", "merge", "relearning")

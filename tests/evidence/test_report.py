@@ -183,6 +183,7 @@ def test_small_losses_that_add_up_miss_the_mean_budget() -> None:
     assert verdict.reasons[0].startswith("The 5 retained tasks changed by −1.8 points")
 
 
+@pytest.mark.commit
 @pytest.mark.parametrize(("loss", "tasks", "passes"), [(0.0, 4, (0.8, 1.0)), (0.1, 1, (0.0, 0.1))])
 def test_a_harmless_edit_passes_and_twice_the_budget_does_not(
     loss: float, tasks: int, passes: tuple[float, float]

@@ -60,6 +60,7 @@ def test_unchanged_shards_are_copied_on_the_server(hub: Server, out: Path) -> No
     assert sorted(arrived) == sorted(sizes)
 
 
+@pytest.mark.commit
 def test_a_server_that_cannot_copy_gets_uploads(hub: Server, out: Path) -> None:
     assert hub.thread is not None
     hub.thread.copies = False
@@ -68,6 +69,7 @@ def test_a_server_that_cannot_copy_gets_uploads(hub: Server, out: Path) -> None:
     assert pull_verify("alice/no-swear", api=hub.api()).units == UNITS
 
 
+@pytest.mark.commit
 def test_a_base_from_elsewhere_is_uploaded_whole(hub: Server, tmp_path: Path, base: Path) -> None:
     from editkit.checkpoints.source import resolve
 
@@ -80,6 +82,7 @@ def test_a_base_from_elsewhere_is_uploaded_whole(hub: Server, tmp_path: Path, ba
     assert pull_verify("alice/x", base=base, api=hub.api()).units == UNITS
 
 
+@pytest.mark.commit
 def test_pushing_again_sends_nothing_and_a_changed_edit_replaces_the_old(
     hub: Server, out: Path, tmp_path: Path, base: Path, named: Base
 ) -> None:
@@ -113,6 +116,7 @@ def test_a_push_deletes_only_what_an_earlier_one_put_there(
         pull_verify("alice/x", api=hub.api())
 
 
+@pytest.mark.commit
 def test_a_broken_manifest_there_deletes_nothing(hub: Server, out: Path) -> None:
     push(out, "alice/x", api=hub.api())
     for name, raw in {MANIFEST: b"{}", "notes.txt": b"mine"}.items():
@@ -132,6 +136,7 @@ def test_a_dry_run_lists_everything_and_touches_nothing(hub: Server, out: Path) 
     assert {operation.path: operation.bytes for operation in dry.operations} == files
 
 
+@pytest.mark.commit
 def test_a_pull_request_proposes_and_changes_nothing(hub: Server, out: Path) -> None:
     hub.api().create_repo("alice/x", private=False)
     head = hub.api().model_info("alice/x").sha
@@ -149,6 +154,7 @@ def test_a_changed_file_is_never_pushed(hub: Server, out: Path) -> None:
     assert not hub.data.joinpath("repos/alice").exists()
 
 
+@pytest.mark.commit
 @pytest.mark.parametrize("report", [True, False])
 def test_an_unmet_verdict_is_published_only_on_purpose_and_says_so(
     hub: Server, tmp_path: Path, base: Path, named: Base, report: bool
@@ -172,6 +178,7 @@ def test_an_unmet_verdict_is_published_only_on_purpose_and_says_so(
     assert pull_verify("alice/x", api=hub.api()).units == UNITS
 
 
+@pytest.mark.commit
 @pytest.mark.usefixtures("undrawn")
 def test_an_override_is_on_the_card_and_the_page_of_a_measured_removal(
     hub: Server, tmp_path: Path, base: Path, named: Base
@@ -252,6 +259,7 @@ def test_without_xet_the_remedy_is_named(hub: Server, out: Path, monkeypatch: py
         push(out, "alice/x", api=hub.api())
 
 
+@pytest.mark.commit
 def test_shards_that_the_server_has_and_cannot_copy_are_named(
     hub: Server, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

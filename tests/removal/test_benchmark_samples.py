@@ -48,7 +48,7 @@ SHORT: dict[str, dict[str, Any]] = {
 LIMIT = 5
 
 
-@pytest.fixture(scope="module", params=["organism", "gpt2", "qwen2"])
+@pytest.fixture(scope="module", params=["organism", "gpt2", pytest.param("qwen2", marks=pytest.mark.thorough)])
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     if request.param == "organism":
         return load(device="cpu")
@@ -159,6 +159,7 @@ def evaluate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.thorough
 def test_offline_means_offline(tmp_path: Path) -> None:
     (tmp_path / "gsm8k.yaml").write_text(json.dumps({"lm_eval": SHORT["gsm8k"], "name": "gsm8k"}))
     local = evaluate(tmp_path, "--task", str(tmp_path / "gsm8k.yaml"), "--allow-code-execution")

@@ -65,7 +65,8 @@ def test_every_column_is_there_and_survives_json(found: Localization) -> None:
     assert first.selectivity > 0.9 and first.stability > 0.9
     together = found.diagnostics["together"]
     assert LETTER in together["units"] and together["drop"] >= -first.effect - 0.05
-    assert together["random sets"]["p"] == 0.05 and together["random sets"]["largest drop"] < 0.1
+    random = together["random sets"]
+    assert random["p"] == 0.05 and random["mean drop"] < 0.15 and random["largest drop"] < random["found drop"]
     again = Localization.from_json(found.to_json())
     assert again.formats == found.formats and again.order[0] == first
     assert json.loads(found.to_json())["order"][0]["stability"] == first.stability

@@ -39,14 +39,14 @@ def reverse(table: str) -> tuple[Fact, ...]:
 
 
 def sums() -> tuple[Fact, ...]:
-    """1 + 1 to 11 + 11; both orders are one cluster."""
-    numbers = range(1, 12)
+    """1 + 1 to 17 + 17; both orders are one cluster."""
+    numbers = range(1, 18)
     return tuple(_number(f"{min(a, b)}+{max(a, b)}", a, b, "+", a + b) for a in numbers for b in numbers)
 
 
 def differences() -> tuple[Fact, ...]:
-    """2 - 1 to 16 - 15; 9 - 2 and 9 - 7 are one cluster."""
-    return tuple(_number(f"{a}-{min(b, a - b)}", a, b, "-", a - b) for a in range(2, 17) for b in range(1, a))
+    """2 - 1 to 25 - 24; 9 - 2 and 9 - 7 are one cluster."""
+    return tuple(_number(f"{a}-{min(b, a - b)}", a, b, "-", a - b) for a in range(2, 26) for b in range(1, a))
 
 
 def _number(cluster: str, a: int, b: int, sign: str, result: int) -> Fact:
@@ -55,7 +55,7 @@ def _number(cluster: str, a: int, b: int, sign: str, result: int) -> Fact:
 
 def sequences() -> tuple[Fact, ...]:
     """Three numbers at equal steps, and the fourth."""
-    starts = [(start, step) for start in range(1, 17) for step in (1, 2, 3, 5, 10)]
+    starts = [(start, step) for start in range(1, 32) for step in (1, 2, 3, 5, 10)]
     return tuple(
         Fact(f"{start}+{step}", {"x": f"{start}, {start + step}, {start + 2 * step}"}, (str(start + 3 * step),))
         for start, step in starts
