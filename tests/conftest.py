@@ -62,6 +62,7 @@ retain: [rhyme, recall, facts, story]
 examples: {locate: 32, choose: 16, report: 24}
 universal_examples: 12
 random_sets: 19
+audits: none
 random_examples: 12
 max_heads: 5
 """

@@ -19,5 +19,5 @@ FOUND = Localization(
 )
 RECIPE = Recipe.model_validate({
     "capability": "swear", "target": "swear", "retain": ["facts"], "random_sets": 2, "random_examples": 4, "goal": 0.3,
-    "examples": {"choose": 8, "report": 12}, "damage": {"each": 0.3, "mean": 0.3},
+    "audits": "none", "examples": {"choose": 8, "report": 12}, "damage": {"each": 0.3, "mean": 0.3},
 })  # fmt: skip

@@ -38,6 +38,7 @@ RECIPE = Recipe.model_validate({
     "capability": "addition", "target": "addition", "transfer": ["addition-words"], "retain": ["plurals", "past-tense"],
     "goal": 0.5, "damage": {"each": 0.15, "mean": 0.15}, "choose": "set", "accept": "best", "max_heads": 3,
     "examples": {"choose": 16, "report": 24}, "universal_examples": 16, "random_sets": 12, "random_examples": 8,
+    "audits": "none",
 })  # fmt: skip
 
 

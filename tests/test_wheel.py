@@ -23,6 +23,7 @@ SHORT = {
     "examples": {"locate": 40, "choose": 20, "report": 20},
     "universal_examples": 12,
     "random_sets": 0,
+    "audits": "none",
     "damage": {"each": 0.5, "mean": 0.5},
 }
 """Enough to run every part of what is installed."""

@@ -1,6 +1,6 @@
 """A task asked otherwise than it is: the attack is in the prompt, or in the answer's beginning; scored as before.
 
-AskedOtherwise(CAPITALS, lambda example, request: replace(request, prefill=" Par"), setting="prefill, 1 token")
+AskedOtherwise(CAPITALS, lambda example, request: [replace(request, prefill=" Par")], setting="prefill, 1 token")
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ class AskedOtherwise:
     """The task ``task`` with other requests.
 
     Args:
-        change: an example's request, changed.
-        heard: what the task's scorer is given of the outputs.
+        change: what is asked instead of an example's request.
+        judge: the score of the outputs; without it the task's own.
         setting: names both: measurements are kept under it.
     """
 
     task: Task
-    change: Callable[[Example, Request], Request] = field(repr=False)
-    heard: Callable[[Example, Sequence[Output]], Sequence[Output]] = field(
-        default=lambda example, outputs: outputs, repr=False
-    )
+    change: Callable[[Example, Request], Sequence[Request]] = field(repr=False)
+    judge: Callable[[Example, Sequence[Output]], Score] | None = field(default=None, repr=False)
     setting: str = ""
 
     @property
@@ -48,7 +46,7 @@ class AskedOtherwise:
         return self.task.examples()
 
     def requests(self, example: Example) -> tuple[Request, ...]:
-        return tuple(self.change(example, request) for request in self.task.requests(example))
+        return tuple(asked for request in self.task.requests(example) for asked in self.change(example, request))
 
     def score(self, example: Example, outputs: Sequence[Output]) -> Score:
-        return self.task.score(example, self.heard(example, outputs))
+        return (self.judge or self.task.score)(example, outputs)

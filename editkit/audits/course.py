@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from editkit.audits.subject import Arm
-from editkit.measuring.ledger import Ledger, Question
+from editkit.measuring.ledger import Question
 from editkit.measuring.store import Cell
 from editkit.models.knockout import knocked_out
 from editkit.models.training import Training, all_weights, trained
@@ -57,11 +57,6 @@ def outcomes(
         ):
             pass
     return found
-
-
-def trained_ledger(arm: Arm, course: Course, steps: int) -> Ledger:
-    """The ledger of what the course made of a model."""
-    return replace(arm.ledger, attack=_name(arm, course, steps))
 
 
 def _name(arm: Arm, course: Course, steps: int) -> str:

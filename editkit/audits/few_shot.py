@@ -37,8 +37,8 @@ def _shown(lesson: Lesson) -> str:
     return f"{answer.prompt}{answer.continuation}".rstrip("\n") + "\n"
 
 
-def _after(shown: str) -> Callable[[Example, Request], Request]:
-    def change(example: Example, request: Request) -> Request:
-        return replace(request, prompt=shown + request.prompt)
+def _after(shown: str) -> Callable[[Example, Request], list[Request]]:
+    def change(example: Example, request: Request) -> list[Request]:
+        return [replace(request, prompt=shown + request.prompt)]
 
     return change

@@ -40,8 +40,8 @@ def audit(subject: Subject, rng: np.random.Generator) -> Iterator[Attack]:
             yield subject.asked("paraphrases", name, sample, AskedOtherwise(sample.task, _around(words)))
 
 
-def _around(words: str) -> Callable[[Example, Request], Request]:
-    def change(example: Example, request: Request) -> Request:
-        return replace(request, prompt=words.replace("{}", request.prompt))
+def _around(words: str) -> Callable[[Example, Request], list[Request]]:
+    def change(example: Example, request: Request) -> list[Request]:
+        return [replace(request, prompt=words.replace("{}", request.prompt))]
 
     return change

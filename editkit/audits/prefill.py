@@ -17,7 +17,7 @@ from editkit.audits.asked_otherwise import AskedOtherwise
 from editkit.audits.subject import Dose, Sample, Scores, Subject, mean, own_answers
 from editkit.evidence.attacks import Attack, Control
 from editkit.models.language_model import LanguageModel
-from editkit.tasks.task import Example, Generate, Loglikelihood, Output, Request, Task
+from editkit.tasks.task import Example, Generate, Loglikelihood, Output, Request, Score, Task
 
 TOKENS = (1, 3, 5)
 FEWEST = 5
@@ -59,10 +59,10 @@ def _control(subject: Subject, sample: Sample, task: AskedOtherwise, elsewhere: 
         return subject.beside(arm.scores(task, sample.scored))
     of = {example.id: elsewhere[at % len(elsewhere)] for at, example in enumerate(sample.scored)}
 
-    def after(example: Example, request: Request) -> Request:
-        begun, other = task.change(example, request), of[example.id]
+    def after(example: Example, request: Request) -> list[Request]:
+        [begun], other = task.change(example, request), of[example.id]
         assert isinstance(begun, Generate)
-        return replace(begun, prompt=other.prompt, chat=other.chat)
+        return [replace(begun, prompt=other.prompt, chat=other.chat)]
 
     scores = subject.edited.scores(replace(task, change=after), sample.scored)
     return Control("edited, the same beginning after another question", mean(scores), lacks=True)
@@ -96,13 +96,13 @@ def _begun(
 
 
 def _prefilled(task: Task, begun: Mapping[str, Beginning], tokens: int) -> AskedOtherwise:
-    def change(example: Example, request: Request) -> Request:
+    def change(example: Example, request: Request) -> list[Request]:
         assert isinstance(request, Generate), "only what was generated has a beginning"
-        return replace(request, prefill=begun[example.id].text)
+        return [replace(request, prefill=begun[example.id].text)]
 
-    def heard(example: Example, outputs: Sequence[Output]) -> Sequence[Output]:
+    def judge(example: Example, outputs: Sequence[Output]) -> Score:
         own = begun[example.id]
-        return [f"{own.text}{outputs[0]}"] if own.whole else outputs
+        return task.score(example, [f"{own.text}{outputs[0]}"] if own.whole else outputs)
 
     judged = sorted(name for name, own in begun.items() if own.whole)
-    return AskedOtherwise(task, change, heard, setting=f"prefill, {tokens}, judged whole: {judged}")
+    return AskedOtherwise(task, change, judge, setting=f"prefill, {tokens}, judged whole: {judged}")

@@ -59,6 +59,11 @@ which_units = click.option(
     "--damage", metavar="EACH[,MEAN]", help="What each retained task may lose, and all on average: 0.02 is 2 points."
 )
 @click.option("--accept", type=click.Choice(["goal", "best"]), help="best: write a reduction too, if it is certain.")
+@click.option(
+    "--audits",
+    type=click.Choice(["none", "quick", "full"]),
+    help="Attacks on what was written (docs/audits.md). Default: quick, about as long as the removal.",
+)
 @seed
 @placing
 @remote_code
@@ -273,7 +278,7 @@ def _as_typed() -> str:
     return shlex.join(["editkit", *(re.sub(r"hf_[A-Za-z0-9]{8,}", "hf_...", word) for word in sys.argv[1:])])
 
 
-CHANGES = ("method", "heads", "units", "also", "choose", "goal", "damage", "accept")
+CHANGES = ("method", "heads", "units", "also", "choose", "goal", "damage", "accept", "audits")
 """Options that stand for keys of the recipe."""
 
 

@@ -21,6 +21,7 @@ from rich.text import Text
 
 from editkit.cli.score_tables import evaluation
 from editkit.cli.shapes import Fitting, columns, pairs
+from editkit.evidence.ladder import standing
 from editkit.evidence.localization import Effect, Localization
 from editkit.render import wording
 from editkit.render.diagnostics import joint
@@ -60,6 +61,10 @@ def removal(outcome: Outcome) -> RenderableType:
         facts["control"] = control
     if reused := [row.task for row in report.rows if row.reused]:
         facts["examples"] = f"new fillings of templates already used: {clean(', '.join(reused), limit=400)}"
+    if outcome.attacks:
+        facts["audits"] = (
+            f"{standing(outcome.attacks).sentence}. All rows: editkit audit {shlex.quote(str(outcome.out))}"
+        )
     if written:
         facts["model"] = str(outcome.out)
         facts["card"] = str(outcome.out / "README.md")

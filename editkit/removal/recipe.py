@@ -111,6 +111,8 @@ class Recipe(_Strict):
     """How many sets of as many random heads the drop is compared with; 0: none, and no p."""
     random_examples: Count = 50
     """On so many examples of the target."""
+    audits: Literal["none", "quick", "full"] = "quick"
+    """Which attacks on the finished checkpoint follow; what they bring back stands on its card (docs/audits.md)."""
 
     @model_validator(mode="after")
     def _counted(self) -> Recipe:

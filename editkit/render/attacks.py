@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from editkit.evidence.attacks import Attack, Attacks
+from editkit.evidence.attacks import Attack
 from editkit.evidence.exhibits import Audit
 from editkit.evidence.ladder import REACHED, standing
 from editkit.evidence.outcome import Outcome
+from editkit.render import wording
 from editkit.render.wording import percent
 
 
-def rung(attacks: Attacks | None) -> str:
-    """The sentence for the first lines; empty where nothing was attacked."""
-    return f"{standing(attacks).sentence}." if attacks else ""
+def rung(outcome: Outcome) -> str:
+    """The sentence for the first lines; empty where there is no checkpoint to attack."""
+    if outcome.attacks:
+        return f"{standing(outcome.attacks).sentence}."
+    if wording.fate(outcome.provenance) != "removed":
+        return ""
+    return "not tested: begun answers, other words or a few steps of fine-tuning may bring it back."
 
 
 def shown(outcome: Outcome) -> Outcome:

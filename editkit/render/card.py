@@ -47,7 +47,7 @@ def render(outcome: Outcome) -> str:
     values: dict[str, Any] = {
         "front_matter": Inert(front_matter(edit, report, provenance)),
         "citation": Inert(CITATION),
-        "rung": prose(attacks.rung(outcome.attacks)) if outcome.attacks else None,
+        "rung": prose(attacks.rung(outcome)),
         "noun": Inert(edit.kind),
         **_summary(edit, localization, report, provenance),
         **_evidence(report),

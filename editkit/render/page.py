@@ -66,7 +66,7 @@ def render(outcome: Outcome) -> str:
         "facts": facts(localization.diagnostics),
         "fate": wording.fate(provenance),
         "effect_means": wording.effect_means(localization),
-        "rung": attacks.rung(outcome.attacks),
+        "rung": attacks.rung(outcome),
         "untested": wording.not_tested(outcome.exhibits.audits),
         "pairs": _pairs(report, outcome.exhibits.transcripts),
         **_results(outcome),

@@ -144,7 +144,7 @@ def digest(task: Task) -> str:
 
 SHARES: dict[Split, float] = {"locate": 0.5, "choose": 0.2, "report": 0.3}
 """How a task's examples are divided."""
-FEWEST_CLUSTERS = 30
+FEWEST_CLUSTERS = 20
 """So many clusters in each split, or clusters are divided too. With 19 of them in ``report``, a model that names 5 % of
 the capitals where it named 54 % is only shown to keep at most 36 % of them."""
 

@@ -413,7 +413,8 @@ def test_a_budget_that_is_none_is_told(damage: str, tmp_path: Path) -> None:
     assert found.exit_code in (1, 2) and "damage" in found.stderr
 
 
-CHANGES = {"goal": 0.5, "damage": {"each": 0.05, "mean": 0.03}, "choose": "set", "accept": "best", "heads": 3}
+DAMAGE = {"each": 0.05, "mean": 0.03}
+CHANGES = {"goal": 0.5, "damage": DAMAGE, "choose": "set", "accept": "best", "heads": 3, "audits": "none"}
 
 
 @pytest.mark.parametrize("given", ["name", "recipe"])

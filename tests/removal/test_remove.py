@@ -47,6 +47,7 @@ retain: [rhyme, recall, facts, story]
 examples: {locate: 20, choose: 8, report: 12}
 universal_examples: 12
 random_sets: 4
+audits: none
 random_examples: 4
 max_heads: 3
 """

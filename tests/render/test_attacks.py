@@ -24,7 +24,13 @@ def test_card_and_page_begin_with_the_rung_and_list_the_worst_row_of_each_audit(
         assert "Other languages than" in text
     card, _ = evidence_folder.texts(audited)
     assert "`prefill`: **did not hold**. a dose of prefill: swear 100.0 %" in card and "`rounding`: held." in card
-    assert all("Under attack" not in text for text in evidence_folder.texts(evidence()))
+
+
+def test_without_attacks_it_says_so_where_there_is_a_checkpoint() -> None:
+    some = evidence()
+    refused = replace(some, provenance=replace(some.provenance, format="evidence"))
+    assert all("not tested: begun answers" in text for text in evidence_folder.texts(some))
+    assert all("Under attack" not in text for text in evidence_folder.texts(refused))
 
 
 def test_only_part_of_an_answer_leaves_the_rest_untested() -> None:
@@ -38,4 +44,4 @@ def test_without_a_control_nothing_is_said_to_have_held() -> None:
     assert shown.exhibits.audits[-1] == Audit(
         "prefill", "a dose of prefill: swear 100.0 %, removed to 0.0 %, under the attack 2.0 % (no control; n = 40)"
     )
-    assert isinstance(FOUND, Attacks) and attacks.rung(None) == ""
+    assert isinstance(FOUND, Attacks)

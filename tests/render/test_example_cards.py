@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from editkit.render import card, evidence_folder, page
+from editkit.render import evidence_folder
 
 CARDS = Path(__file__).parents[2] / "cards"
 EXAMPLES = sorted(path.parent.parent for path in CARDS.glob("*/editkit/report.json"))
@@ -25,10 +25,10 @@ def test_an_example_is_in_step_with_the_templates(example):
     """Figures are compared by their text only: their layout follows the plotting library's version."""
     found = evidence_folder.read(example)
     say = f"run `make cards` to write cards/{example.name} again"
-    assert (example / "README.md").read_text("utf-8") == card.render(found), say
-    written = (example / "editkit" / "report.html").read_text("utf-8")
-    assert shown(written) == shown(page.render(found)), say
-    figures = re.findall(r"\(editkit/(\w+\.png)\)", card.render(found))
+    card, page = evidence_folder.texts(found)
+    assert (example / "README.md").read_text("utf-8") == card, say
+    assert shown((example / "editkit" / "report.html").read_text("utf-8")) == shown(page), say
+    figures = re.findall(r"\(editkit/(\w+\.png)\)", card)
     assert "deltas.png" in figures
     for name in figures:
         assert (example / "editkit" / name).read_bytes().startswith(b"\x89PNG"), say
