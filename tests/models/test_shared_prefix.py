@@ -18,6 +18,8 @@ from editkit.tasks.task import Generate, Loglikelihood, Request
 from tests.answers import assert_same
 from tests.tiny import build
 
+pytestmark = pytest.mark.commit
+
 SHOTS = "".join(
     f"What is {a} plus {b}? Answer with the number only. {a + b}. "
     for a, b in zip(range(20, 26), range(6), strict=True)

@@ -25,7 +25,7 @@ from editkit.writing.manifest import Manifest
 from tests.made_evidence import RECIPE, measured
 
 Forgery = Callable[[Path], None]
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.commit, pytest.mark.usefixtures("undrawn")]
 
 
 @pytest.fixture

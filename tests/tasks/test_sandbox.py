@@ -27,7 +27,10 @@ from editkit.tasks.sandbox import Limits
 from tests.tasks.forgeries import FORGERIES
 
 MISSING = sandbox._missing()
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"no sandbox on this machine: {MISSING}")
+pytestmark = [
+    pytest.mark.commit,
+    pytest.mark.skipif(bool(MISSING), reason=f"no sandbox on this machine: {MISSING}"),
+]
 
 SHORT = Limits(seconds=3.0, memory=256 * 2**20)
 
