@@ -39,7 +39,7 @@ def page() -> Iterator[str]:
         "One model, two capabilities, one seed. Neurons of capitals were searched in chat too, heads in few-shot alone."
     )
     yield ""
-    yield "## What was written: fresh examples (`report`)"
+    yield "## What was chosen: fresh examples (`report`)"
     yield ""
     yield "| capability | removed | parameters zeroed | few-shot | other formats | worst retained [95 %] |"
     yield "|---|---|--:|--:|---|--:|"

@@ -114,8 +114,8 @@ def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 
 
 def _same(one: Any, other: Any) -> bool:
-    numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (one, other))
-    return math.isclose(one, other, rel_tol=CLOSE, abs_tol=1e-9) if numbers else one == other
+    floats = isinstance(one, float) and isinstance(other, float)
+    return math.isclose(one, other, rel_tol=CLOSE, abs_tol=1e-9) if floats else one == other
 
 
 def _shown(value: Any) -> str:

@@ -44,7 +44,7 @@ class RandomHeads:
     ``deltas`` holds the target's mean change for each set; ``p`` = (1 + sets at least as strong) / (1 + sets).
     ``examples``: on how many of the row's examples, where not on all; ``delta`` is the found heads' change on the same.
     ``task``: the target that was asked; None = the only one. ``kind``: what was drawn. ``possible``: how many sets
-    there are, the found one among them; None = not known. All sets differ, so no p is below 1 / (1 + sets).
+    there are, the found one among them; None = very many, or not known. All sets differ: no p is below 1 / (1 + sets).
     """
 
     sets: int

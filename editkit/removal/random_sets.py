@@ -18,6 +18,9 @@ from editkit.measuring.ledger import Ledger
 from editkit.removal.trial import Sheet
 from editkit.units import Unit, kind
 
+MANY = 1_000_000
+"""Sets of 200 neurons are counted by numbers of 500 digits, which no report needs."""
+
 
 @dataclass(frozen=True)
 class Draw:
@@ -48,7 +51,7 @@ def random_heads(
     deltas = [float(np.mean([cell.value for cell in row]) - base) for row in cells]
     asked = len(before.cells[few])
     null = verdict.random_heads(change, deltas, examples=asked, task=before.task.name, kind=kind(units))
-    return replace(null, possible=_possible(pools(architecture, chosen, aside)))
+    return replace(null, possible=possible(pools(architecture, chosen, aside)))
 
 
 def random_sets(
@@ -63,7 +66,8 @@ def random_sets(
         aside: units that no set takes: universal heads are left out, as they are left out of the search.
     """
     kinds = pools(architecture, chosen, aside)
-    if _possible(kinds) - 1 <= count:
+    there = possible(kinds)
+    if there is not None and there - 1 <= count:
         every = product(*(combinations(pool.tolist(), need) for pool, need in kinds))
         return [out for parts in every if (out := Knockout.of(np.concatenate(parts))) != chosen]
     drawn: dict[Knockout, None] = {}
@@ -74,9 +78,10 @@ def random_sets(
     return list(drawn)
 
 
-def _possible(kinds: Sequence[tuple[np.ndarray, int]]) -> int:
-    """How many sets there are, the chosen one among them."""
-    return math.prod(math.comb(len(pool), need) for pool, need in kinds)
+def possible(kinds: Sequence[tuple[np.ndarray, int]]) -> int | None:
+    """How many sets there are, the chosen one among them; None: more than anybody draws."""
+    there = math.prod(math.comb(len(pool), need) for pool, need in kinds)
+    return there if there <= MANY else None
 
 
 def pools(architecture: Architecture, chosen: Knockout, aside: Knockout = NOTHING) -> list[tuple[np.ndarray, int]]:

@@ -15,7 +15,7 @@ from editkit.evidence.paired_tests import random_set_p
 from editkit.localizers.format_heads import format_heads
 from editkit.localizers.selectivity import Needed, added_drops, selectivity
 from editkit.removal.joint_knockout import clusters, joint_knockout
-from editkit.removal.random_sets import random_sets
+from editkit.removal.random_sets import possible, random_sets
 from editkit.units import Head, Neuron
 from tests.planted import Planted
 
@@ -107,6 +107,12 @@ def test_random_sets_of_neurons_match_the_layers_too() -> None:
             *[(True, 2)] * 15,
             (True, 3),
         ]
+
+
+def test_sets_are_counted_while_a_report_can_hold_their_number() -> None:
+    """Of 300 of 10,000 neurons in each of 30 layers there are more than Python writes as digits."""
+    assert possible([(np.arange(8), 2), (np.arange(8), 1)]) == 28 * 8
+    assert possible([(np.arange(10_000), 300)] * 30) is None
 
 
 @pytest.mark.parametrize(("chosen", "count"), [([2], 50), ([0, 3], 50), ([1, 4, 6], 20)])
