@@ -143,7 +143,7 @@ print(tight.budget.tokens)
 """
 
 
-@pytest.mark.commit
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by Linux's own means")
 def test_running_out_of_memory_for_real_halves_the_batch_and_loses_nothing() -> None:
     """The process may take 12 MiB more than it has; one batch of all rows takes thirty times what came before it."""

@@ -48,7 +48,10 @@ SHORT: dict[str, dict[str, Any]] = {
 LIMIT = 5
 
 
-@pytest.fixture(scope="module", params=["organism", "gpt2", pytest.param("qwen2", marks=pytest.mark.thorough)])
+@pytest.fixture(
+    scope="module",
+    params=["organism", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("gpt2", "qwen2"))],
+)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     if request.param == "organism":
         return load(device="cpu")
