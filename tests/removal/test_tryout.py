@@ -59,7 +59,7 @@ def test_the_five_minute_recipe_of_the_docs_is_tried_and_planned_as_copied(copie
 @pytest.mark.usefixtures("undrawn")
 def test_the_five_minute_recipe_of_the_docs_is_removed_as_copied(copied: Path) -> None:
     """Else the docs promise a removal that ends in a refusal."""
-    done = run(*commands()["remove-capability"], "--work", "work")
+    done = run(*commands()["remove-capability"], "--audits", "none", "--work", "work")
     assert done.exit_code == 0, done.output
     assert (copied / "organism-no-person" / "model.safetensors").is_file()
 
