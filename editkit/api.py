@@ -145,19 +145,22 @@ def remove_capability(
     run = Run(wanted, target, seed, command, datetime.datetime.now(datetime.UTC).date().isoformat())
     work = work_for(source.base, wanted.recipe.capability, seed, session.work)
     outcome = remove(live, run, work, stages=session.stages)
-    if (audits := wanted.recipe.audits) == "none":
+    if wanted.recipe.audits == "none":
         return outcome
-    return replace(outcome, attacks=_audited(live, audits, outcome.out, seed, session))
+    with opened(work.store) as store:
+        return replace(outcome, attacks=_audited(Ledger(live, store, session.stages), wanted, outcome, seed))
 
 
-def _audited(model: LanguageModel, budget: str, out: Path, seed: int, session: Session) -> Attacks | None:
-    """All audits; a warning where they cannot be made: the checkpoint stands."""
+def _audited(ledger: Ledger, wanted: Capability, outcome: Outcome, seed: int) -> Attacks | None:
+    """All audits, recorded; a warning where they cannot be made: the checkpoint stands."""
     from editkit.audits import AUDITS
-    from editkit.audits.output import audit_output
-    from editkit.audits.subject import BUDGETS
+    from editkit.audits.output import record
+    from editkit.audits.run import audited
+    from editkit.audits.subject import BUDGETS, subject_of
 
     try:
-        return audit_output(out, AUDITS, BUDGETS[budget], base=model, seed=seed, session=session)
+        subject = subject_of(ledger, outcome.edit.units, wanted, BUDGETS[wanted.recipe.audits], seed=seed)
+        return record(outcome.out, audited(subject, AUDITS, outcome.edit))
     except EditkitError as error:
         warnings.warn(f"Not audited: {error}", stacklevel=3)
         return None

@@ -20,7 +20,6 @@ from editkit.evidence.attacks import NAME, Attacks
 from editkit.evidence.provenance import Provenance
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
-from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load_source
 from editkit.models.placement import Placement
 from editkit.removal import recipe as recipes
@@ -36,7 +35,7 @@ def audit_output(
     audits: Mapping[str, Audit],
     budget: Budget,
     *,
-    base: str | LanguageModel | None = None,
+    base: str | None = None,
     never_had: str | None = None,
     seed: int = 0,
     placement: Placement = Placement(),
@@ -47,7 +46,7 @@ def audit_output(
     No attacked weights are written anywhere.
 
     Args:
-        base: the unedited model, where it is in memory, or no longer under the name that the edit has for it.
+        base: the unedited model, where it is no longer under the name that the edit has for it.
         never_had: a model of the base's shape that never had the capability.
 
     Raises:
@@ -55,18 +54,17 @@ def audit_output(
         EditkitError: it names no recipe, or the base cannot be had.
     """
     edit, provenance = _edit(out), _provenance(out)
-    source = base.source if isinstance(base, LanguageModel) else _base(edit, base, session)
+    source = _base(edit, base, session)
     verify(out, source, stages=session.stages)
     recipe = recipes.parse(provenance.recipe_text, where=f"{out}/editkit/provenance.json")
     wanted = capability(recipe, allow_code=session.allow_code)
     with ExitStack() as stack:
         store = stack.enter_context(opened(work_for(source.base, recipe.capability, seed, session.work).store))
-        model = base if isinstance(base, LanguageModel) else load_source(source, placement)
-        ledger = Ledger(model, store, session.stages)
+        ledger = Ledger(load_source(source, placement), store, session.stages)
         other = None if never_had is None else replace(ledger, model=load_source(resolve(never_had), placement))
         subject = subject_of(ledger, edit.units, wanted, budget, never_had=other, seed=seed)
         found = audited(subject, audits, edit)
-    return _recorded(out, found)
+    return record(out, found)
 
 
 def read(out: Path) -> Attacks | None:
@@ -80,14 +78,17 @@ def read(out: Path) -> Attacks | None:
     return Attacks.from_json(text, where=f"{out}/{NAME}")
 
 
-def _recorded(out: Path, found: Attacks) -> Attacks:
-    """Written beside ``out``'s evidence; card, page and manifest follow."""
-    record = manifest.read(out)
-    before = read(out) if NAME in record.files else None
+def record(out: Path, found: Attacks) -> Attacks:
+    """Write what was found beside ``out``'s evidence; card, page and manifest follow.
+
+    The rows of other audits that were made alike stay: what is returned has them too.
+    """
+    written = manifest.read(out)
+    before = read(out) if NAME in written.files else None
     if before is not None and before.settings == found.settings:
         found = before.joined(found)
     (out / NAME).write_text(found.to_json(), encoding="utf-8", newline="\n")
-    manifest.write(out, record)
+    manifest.write(out, written)
     render_again(out)
     return found
 

@@ -62,9 +62,8 @@ def removal(outcome: Outcome) -> RenderableType:
     if reused := [row.task for row in report.rows if row.reused]:
         facts["examples"] = f"new fillings of templates already used: {clean(', '.join(reused), limit=400)}"
     if outcome.attacks:
-        facts["audits"] = (
-            f"{standing(outcome.attacks).sentence}. All rows: editkit audit {shlex.quote(str(outcome.out))}"
-        )
+        rung = clean(standing(outcome.attacks).sentence, limit=400)
+        facts["audits"] = f"{rung}. All rows: editkit audit {shlex.quote(str(outcome.out))}"
     if written:
         facts["model"] = str(outcome.out)
         facts["card"] = str(outcome.out / "README.md")

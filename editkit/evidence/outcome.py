@@ -55,4 +55,5 @@ class Outcome:
             "units": show(self.edit.units),
             "card": str(self.out / "README.md"),
             "page": str(self.out / "editkit" / "report.html"),
+            **({"attacks": self.attacks.to_dict()} if self.attacks else {}),
         } | json.loads(self.report.to_json())

@@ -48,6 +48,7 @@ class Plan:
         steps: of generation, one after the other: each writes a token for every row of a batch.
         seconds: on this machine's processor; a GPU is one to three orders of magnitude faster.
         divided: tasks of too few clusters to keep each in one split.
+        audits: which follow; nothing here counts them.
     """
 
     recipe: str
@@ -63,6 +64,7 @@ class Plan:
     disk: int
     seconds: float
     divided: tuple[str, ...] = ()
+    audits: str = "none"
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -82,6 +84,7 @@ class Plan:
             "memory": f"about {_size(self.memory)}",
             "disk": f"{_size(self.disk)} for the checkpoint",
             "time": f"about {duration(self.seconds)} on this machine's processor (an estimate; less on a GPU)",
+            **({} if self.audits == "none" else {"audits": f"{self.audits}, not counted here; --audits none: without"}),
         }
 
 
@@ -145,6 +148,7 @@ def plan(
         memory=_memory(inspection),
         disk=inspection.bytes + (16 << 20),
         seconds=2.0 * inspection.parameters * (search + answered) / (_speed(inspection, dtype) * EFFICIENCY),
+        audits=recipe.audits,
         divided=tuple(
             task.name for task in (*wanted.targets, *wanted.retain, *wanted.transfer) if divides_clusters(task)
         ),

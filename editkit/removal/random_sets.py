@@ -19,7 +19,7 @@ from editkit.removal.trial import Sheet
 from editkit.units import Unit, kind
 
 MANY = 1_000_000
-"""Sets of 200 neurons are counted by numbers of 500 digits, which no report needs."""
+"""More sets than so many are not counted: those of 200 neurons make a number of 500 digits."""
 
 
 @dataclass(frozen=True)

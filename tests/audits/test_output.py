@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 import editkit
-from editkit.audits import output, subject
-from editkit.audits.subject import subject_of
+from editkit.audits import AUDITS, output, subject
+from editkit.audits.subject import Budget, subject_of
 from editkit.checkpoints.architecture import from_model
 from editkit.cli import main
 from editkit.errors import EditkitError
@@ -22,6 +22,7 @@ from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
 from editkit.removal.capability import capability
 from editkit.removal.recipe import changed
+from editkit.workspace import Session
 from editkit.writing.verify import verify
 from tests.audits.conftest import FEW, TWIN
 from tests.known_heads import RECIPE
@@ -55,6 +56,25 @@ def test_the_record_is_part_of_the_output_and_grows_audit_by_audit(organism, tmp
     weights = next(out.glob("*.safetensors"))
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
     assert run(str(out), "--only", "token-nats").exit_code == 5, "what is not the edit is not attacked in its name"
+
+
+@pytest.mark.usefixtures("known_heads", "undrawn")
+def test_a_removal_ends_with_the_audits_that_its_recipe_asks_for(organism, tmp_path: Path, monkeypatch) -> None:
+    """And stands where they cannot be made."""
+    monkeypatch.setitem(subject.BUDGETS, "quick", FEW)
+    monkeypatch.setattr("editkit.audits.AUDITS", {"token-nats": AUDITS["token-nats"]})
+    recipe = changed(RECIPE, {"audits": "quick"})
+    outcome = editkit.remove_capability(recipe, model=organism, out=tmp_path / "out", session=Session(tmp_path))
+    assert outcome.attacks and outcome.attacks.nats and outcome.attacks == output.read(outcome.out)
+    assert "Under attack: **suppressed" in (outcome.out / "README.md").read_text("utf-8")
+    assert outcome.summary()["attacks"]["nats"]
+    verify(outcome.out, organism.source)
+    few = Budget("quick", scored=0)
+    monkeypatch.setitem(subject.BUDGETS, "quick", few)
+    with pytest.warns(UserWarning, match="Not audited: Task 'swear' has no example to score"):
+        outcome = editkit.remove_capability(recipe, model=organism, out=tmp_path / "two", session=Session(tmp_path))
+    assert outcome.attacks is None and "**not tested" in (outcome.out / "README.md").read_text("utf-8")
+    verify(outcome.out, organism.source)
 
 
 def test_what_cannot_be_audited_is_said(tmp_path: Path, organism) -> None:
