@@ -195,7 +195,7 @@ def _damage(row: Row, criteria: Criteria) -> tuple[bool, str]:
         return True, f"{text}, and less is lost{'' if row.p_kept is None else f' (p = {row.p_kept:.2g})'}."
     if row.few:
         return within, f"{text}; {row.clusters} clusters are too few to say."
-    if row.flips is not None and budget > 0:
+    if row.flips is not None and 0 < budget < 1:
         units = "examples" if row.clusters in (None, row.n) else "clusters"
         text += (
             f"; about {needed(row.flips, budget):,} {units} would show it, if nothing is lost; here are {row.flips.n:,}"

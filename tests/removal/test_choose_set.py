@@ -126,3 +126,19 @@ def test_a_set_beyond_its_budget_is_made_smaller_for_the_task_that_loses(
     assert asked == [("rhyme", whole.units, choosing.ATTRIBUTED)]
     assert choice.units == set(HEADS)
     assert {point.units for point in choice.frontier if point.answers} == {whole.units, tuple(HEADS), tuple(HEADS[:1])}
+
+
+def test_a_set_that_random_sets_of_its_layers_equal_is_passed_over(
+    organism: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both sets meet the goal. Of each layer the first takes all heads but one: so do random sets."""
+    text = SWEAR_AND_RHYME + "examples: {choose: 16}\ndamage: {each: 1, mean: 1}\nrandom_examples: 8\n"
+    many = [Head(layer, index) for layer in (1, 2, 3, 4) for index in range(23)]
+    points = [
+        FrontierPoint(tuple(units), {"swear": left}, {"rhyme": 0.0}) for units, left in ((many, 0.0), (HEADS, 0.1))
+    ]
+    monkeypatch.setattr(choosing, "search", lambda *_: tuple(points))
+    with opened(None) as store:
+        choice = choose_set(Ledger(organism, store), capability(recipes.parse(text, where="here")), FOUND)
+    assert all(point.answers["swear"][1] < 0.1 for point in choice.frontier), "both remove"
+    assert choice.units == set(HEADS)
