@@ -2,8 +2,8 @@
 # make real      the same on a real model: fetch SmolLM2-135M-Instruct, remove addition by neurons; resumes where it was stopped
 #                make real REMOVE=addition: by heads; then editkit audit build/real: what brings it back
 # make test      install, run the tests, in two processes
-# make test-commit  what takes long: other software's scores, a real model, other devices, whole studies, the wheel
-# make test-all  the same with all model types and what is large: a change of model code or of a library must pass it
+# make test-commit  what takes long: all 171 model types, other software's scores, a real model, other devices, studies, the wheel
+# make test-all  the same with what is large: a change of searches, removals or of a library must pass it
 # make check     lint and type check
 # make oldest    run the tests with the oldest versions that pyproject.toml allows
 # make cards     write the example cards again

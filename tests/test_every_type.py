@@ -50,7 +50,7 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in tiny.DIFFERENT else pytest.param(name, marks=pytest.mark.thorough) for name in tiny.TYPES]
+    "name", [name if name in tiny.DIFFERENT else pytest.param(name, marks=pytest.mark.commit) for name in tiny.TYPES]
 )
 def test_type(name: str, folder: Path) -> None:
     source, load = saved(name, folder / "base")
