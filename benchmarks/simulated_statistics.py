@@ -140,7 +140,7 @@ def mcnemar_size(rng: np.random.Generator, n: int, churn: float) -> float:
 def sign_flip_sizes(rng: np.random.Generator) -> Iterable[float]:
     """Clusters that go up or down as a whole, each as likely."""
     for groups, alike in product((6, 10, 20), ALIKE):
-        up = rates(rng, 0.5, alike, (1500, groups))
+        up = rates(rng, 0.5, alike, (MORE, groups))
         change = rng.binomial(10, up) - rng.binomial(10, 1 - up)
         yield float(np.mean([sign_flip(row, rng=rng, flips=499) <= 0.05 for row in change]))
 
