@@ -91,4 +91,4 @@ def _word(value: Any) -> str | None:
 
 def _words(value: Any) -> tuple[str, ...]:
     listed = value if isinstance(value, list) else [value]
-    return tuple(part[:100] for part in listed if _word(part))[:50]
+    return tuple(each[:100] for each in listed if _word(each))[:50]

@@ -99,7 +99,7 @@ def pickles(directory: Path) -> tuple[str, ...]:
         return (PICKLE,)
     if os.path.lexists(directory / PICKLE_INDEX):
         return tuple(sorted(set(weight_map(directory, PICKLE_INDEX, ".bin").values())))
-    parts = [part for path in directory.glob("pytorch_model-*.bin") if (part := _PART.fullmatch(path.name))]
+    parts = [match for path in directory.glob("pytorch_model-*.bin") if (match := _PART.fullmatch(path.name))]
     counts = {int(part[2]) for part in parts}
     if parts and (counts != {len(parts)} or {int(part[1]) for part in parts} != set(range(1, len(parts) + 1))):
         raise EditkitError(

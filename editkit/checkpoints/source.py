@@ -75,7 +75,7 @@ class Source:
         return self.original if self.quantization else None
 
     @property
-    def places(self) -> tuple[Path, ...]:
+    def folders(self) -> tuple[Path, ...]:
         """Every directory that it is read from: nothing is written there."""
         return (self.directory,) if self.original is None else (self.directory, self.original)
 
@@ -304,8 +304,8 @@ def weight_files(directory: Path) -> tuple[str, ...]:
             return pickled
         if not any(directory.glob("*.safetensors")):
             others = [path.name for path in sorted(directory.iterdir()) if path.suffix in _OTHER_FORMATS]
-            found = f"only {printable(', '.join(others[:3]))}" if others else "none"
-            raise EditkitError(f"{where}: expected weights ({SINGLE}, or shards and {INDEX}), found {found}.")
+            listed = f"only {printable(', '.join(others[:3]))}" if others else "none"
+            raise EditkitError(f"{where}: expected weights ({SINGLE}, or shards and {INDEX}), found {listed}.")
     return read(directory).files
 
 

@@ -152,7 +152,10 @@ class Attacks:
             if value.pop("format") != FORMAT:
                 raise ValueError("another format")
             lists = {"rows": tuple(map(_attack, value["rows"])), "notes": tuple(value["notes"])}
-            nats = (Nats(row["task"], row["n"], _tuples(row["arms"])) for row in value["nats"])
+            nats = (
+                Nats(row["task"], row["n"], {name: tuple(each) for name, each in row["arms"].items()})
+                for row in value["nats"]
+            )
             return cls(**{**value, **lists, "nats": tuple(nats)})
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, AssertionError) as error:
             raise EditkitError(f"{where}: expected the attacks on a removal, found something else: {error}.") from error
@@ -189,7 +192,3 @@ def _attack(value: dict[str, Any]) -> Attack:
             "recovered": None if share is None else Recovered(**share),
         }
     )
-
-
-def _tuples(arms: Mapping[str, list[float | None]]) -> dict[str, tuple[float | None, ...]]:
-    return {name: tuple(values) for name, values in arms.items()}

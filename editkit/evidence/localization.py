@@ -87,9 +87,9 @@ class Localization:
 def _finite(value: Any) -> Any:
     """NaN has no JSON form: unknown numbers are null."""
     if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
+        return {key: _finite(child) for key, child in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
+        return [_finite(child) for child in value]
     if isinstance(value, float | np.floating):
         return float(value) if np.isfinite(value) else None
     return value

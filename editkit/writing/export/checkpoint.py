@@ -85,7 +85,7 @@ def stage(
     """
     out = Path(out)
     plan = plan_of(edit, base)
-    check_apart(out, base.places, "the base checkpoint")
+    check_apart(out, base.folders, "the base checkpoint")
     link = link and _share_a_disk(base.directory, out)
     check_free(out, needed=_needed(base.directory, plan, link))
     with beside(out) as directory:
