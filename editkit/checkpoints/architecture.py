@@ -93,7 +93,7 @@ def join(stored: Architecture, live: Architecture) -> Architecture:
             f"{left.get(layer)} in the files and {right.get(layer)} in memory ({len(differing)} layers differ)."
         )
     at = {site.key: site for site in live.all_sites}
-    neuron_sites = [site for site in stored.neuron_sites if _alike(site, at.get(site.key))]
+    neuron_sites = [site for site in stored.neuron_sites if _inputs(at.get(site.key)) == _inputs(site)]
     lost = sorted({site.layer for site in stored.neuron_sites} - {site.layer for site in neuron_sites})
     differing_neurons = (Unreachable(tuple(lost), "in memory these MLPs are other modules"),) if lost else ()
     return replace(
@@ -108,13 +108,9 @@ def _placed(site: Site, live: Site) -> Site:
     return replace(site, module=live.module, weight=live.weight, twins=live.twins)
 
 
-def _alike(stored: Site, live: Site | None) -> bool:
-    """Whether two sites cut the same inputs: experts may be one tensor here and many there."""
-    return (
-        live is not None
-        and stored.units == live.units
-        and len(stored.shape) - stored.axis == len(live.shape) - live.axis
-    )
+def _inputs(site: Site | None) -> tuple[int, int] | None:
+    """Which inputs a site cuts: their number, and their axis from the end, as experts are one tensor here, many there."""
+    return site and (site.units, len(site.shape) - site.axis)
 
 
 def describe(

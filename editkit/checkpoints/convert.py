@@ -86,7 +86,7 @@ def described(directory: Path) -> Headers:
         name: TensorInfo(name, _DTYPES[str(tensor.dtype)], tuple(tensor.shape), SINGLE, 0, tensor.nbytes)
         for name, tensor in _tensors(directory).items()
     }
-    return Headers(directory, tensors, (SINGLE,))
+    return Headers(tensors, (SINGLE,))
 
 
 def pickles(directory: Path) -> tuple[str, ...]:

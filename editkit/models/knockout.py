@@ -98,13 +98,12 @@ class Gates:
     def set(self, masks: Masks) -> None:
         """Replace the masks; the hooks of the previous ones are gone even if these do not fit."""
         self.close()
-        each = _normalise(masks, self._architecture)
-        rows = 1 if isinstance(each, Knockout) else len(each)
-        hits = list(_hits([each] if isinstance(each, Knockout) else each, self._architecture))
-        batched = not isinstance(each, Knockout)
+        out = _normalise(masks, self._architecture)
+        batched, rows = (False, [out]) if isinstance(out, Knockout) else (True, out)
+        hits = list(_hits(rows, self._architecture))
         tokens = None
         if batched and any(site.kind == "neuron" for site, *_ in hits):
-            tokens = TokenRows(self._model, rows)
+            tokens = TokenRows(self._model, len(rows))
             self._attached.callback(tokens.close)
         routed: dict[int, tuple[torch.nn.Module, list[experts.Off]]] = {}
         for site, row, index in hits:
@@ -114,10 +113,10 @@ class Gates:
                     off = experts.Off(site, row if batched else None, index)
                     routed.setdefault(id(module), (module, []))[1].append(off)
                 continue
-            keep = torch.ones((rows, site.units) if batched else (site.units,), dtype=torch.bool)
-            keep[(torch.from_numpy(row), torch.from_numpy(index)) if batched else torch.from_numpy(index)] = False
+            keep = torch.ones((len(rows), site.units), dtype=torch.bool)
+            keep[torch.from_numpy(row), torch.from_numpy(index)] = False
             for module in modules:
-                hook = _multiplied(site, cache(partial(_widen, site, keep)), tokens)
+                hook = _multiplied(site, cache(partial(_widen, site, keep if batched else keep[0])), tokens)
                 self._attached.callback(module.register_forward_pre_hook(hook).remove)
         for module, offs in routed.values():
             self._attached.callback(experts.switch(module, offs, tokens).remove)

@@ -44,7 +44,6 @@ class Undone:
     left_out: tuple[Mapping[str, str], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
         base = {"model": self.base.model, "revision": self.base.revision}
         told = {"out": str(self.directory), "base": base, "compared": self.compared, "proved": self.proved}
         return {**told, "left_out": [dict(row) for row in self.left_out]}

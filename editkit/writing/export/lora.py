@@ -259,7 +259,7 @@ def problems(out: Path, back: Undo) -> list[str]:
     import torch
 
     stored = _load(out, WEIGHTS)
-    tensors: dict[str, list[tuple[tuple[int, ...], torch.Tensor]]] = {}
+    tensors: dict[str, list[Removed]] = {}
     for key, kept in _load(out, undo_file.NAME).items():
         row = back.removed[key]
         off = tuple(start + step for start in row.starts for step in range(row.width))
