@@ -109,7 +109,7 @@ def _placed(site: Site, live: Site) -> Site:
 
 
 def _inputs(site: Site | None) -> tuple[int, int] | None:
-    """Which inputs a site cuts: their number, and their axis from the end, as experts are one tensor here, many there."""
+    """Number and axis of the inputs that a site cuts; counted from the end, as experts are one tensor or many."""
     return site and (site.units, len(site.shape) - site.axis)
 
 

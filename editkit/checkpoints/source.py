@@ -143,9 +143,9 @@ def named(model: str | Path | None, revision: str | None = None) -> Base:
 
 
 def recorded(model: str | Path, base: Base) -> str | None:
-    """The commit at which a model is to be taken that is named as the base of an edit: its branch may have moved on.
+    """The commit of an edit's base, if ``model`` is the name of that base on the Hub: its branch may have moved on.
 
-    None where the name is another one, or a directory's.
+    None for any other name, and for a directory.
     """
     is_same = str(model).removeprefix("hf://") == base.model and here(model) is None
     return base.revision if is_same and re.fullmatch(r"[0-9a-f]{40}", base.revision or "") else None

@@ -124,7 +124,7 @@ class Attacks:
         return (self.base, self.edit, self.budget, self.seed, self.dtype, self.kept, self.never_had)
 
     def joined(self, later: Attacks) -> Attacks:
-        """With the audits of ``later`` in place of the same of these."""
+        """These attacks and ``later`` ones: an audit that was made again counts as it was made last."""
         again = later.seconds.keys()
         return replace(
             later,

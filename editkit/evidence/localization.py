@@ -29,7 +29,7 @@ class Effect:
     given: tuple[Unit, ...] = ()
     """Where not empty: the effect is what this unit adds to the knockout of these, not what it does alone."""
     stability: float = math.nan
-    """In what share of random halves of the masks (css, csb) or of the examples (all others) the unit shows again."""
+    """The share of random halves of the masks (css, csb) or of the examples (all others) in which the unit shows."""
 
 
 @dataclass(frozen=True)

@@ -200,7 +200,7 @@ def _drops(searches: list[Search], masks: np.ndarray, examples: list[np.ndarray]
 
 
 def _worst(drops: np.ndarray, pairs: Pairs, count: int) -> np.ndarray:
-    """The rows that break most tasks; and, where the same is asked by letter and as text, those that break letters."""
+    """The rows that break most tasks; and those that break letters, where the same questions are asked as text too."""
     broad = np.sort(drops, axis=1)[:, -_needed(drops.shape[1])]
     chosen = np.argsort(-broad, kind="stable")[:count]
     if pairs:

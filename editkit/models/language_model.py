@@ -88,7 +88,7 @@ class LanguageModel:
 
     @property
     def rounding(self) -> float:
-        """The share of a log-probability that two runs may differ by. None on a CPU, whose kernels do not change."""
+        """By what share of a log-probability two runs may differ: 0 on a CPU, whose kernels do not change."""
         return 0.0 if self.device.type == "cpu" else 1e-4 if self.dtype == "float32" else 1e-2
 
     def generate(self, prompts: Sequence[str], *, max_new_tokens: int = 64, chat: bool = True) -> list[str]:
