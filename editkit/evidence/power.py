@@ -20,7 +20,7 @@ ALPHA = 0.05
 
 
 def detectable(sample: Flips, level: float) -> float | None:
-    """The least loss that an exact McNemar test at ``level`` (two-sided) shows in four of five samples; None: none does."""
+    """The least loss that a two-sided exact McNemar test at ``level`` shows in four of five samples; None: none."""
     noise = min(sample.lost, sample.gained) / sample.n
     low, high = 0.0, 1.0 - 2 * noise
     if power(sample.n, noise, high, level) < POWER:
