@@ -126,7 +126,7 @@ class Bench:
         """The frontier of the product's search among the product's candidates, ranked by the exact effects."""
         first = self.by_effect[:LOOKED_AT]
         chosen = first[candidates(LOOKED_AT, (self.drop - self.damage)[first])]
-        points = set_search(*self.measures(chosen), len(chosen), Budget(SHARE * budget, SHARE * budget, 10)).points
+        points = set_search(*self.measures(chosen), len(chosen), Budget(SHARE * budget, SHARE * budget, 10))
         return [(chosen[list(point.units)].tolist(), point.drop, max(point.damages)) for point in points]
 
 

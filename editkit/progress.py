@@ -1,4 +1,4 @@
-"""How long work tells the outside that it advances: a stage has a title, perhaps a total, and is advanced by counts."""
+"""How long work is followed from outside: a stage has a title, perhaps a total, and advances by counts."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def parse(text: str) -> Unit:
 
 def parse_all(text: str) -> frozenset[Unit]:
     """Read a comma- or space-separated list, as a person types it: ``L11H2,l26h7``."""
-    return frozenset(parse(part.upper()) for part in re.split(r"[,\s]+", text.strip()) if part)
+    return frozenset(parse(name.upper()) for name in re.split(r"[,\s]+", text.strip()) if name)
 
 
 def units(named: Iterable[Unit | str]) -> frozenset[Unit]:

@@ -92,8 +92,8 @@ def join(stored: Architecture, live: Architecture) -> Architecture:
             f"The loaded {live.model_type} is not what its checkpoint says: layer {layer} has (heads, width, axis) "
             f"{left.get(layer)} in the files and {right.get(layer)} in memory ({len(differing)} layers differ)."
         )
-    at = {site.key: site for site in (*live.sites, *live.neuron_sites)}
-    neuron_sites = [site for site in stored.neuron_sites if _alike(site, at.get(site.key))]
+    at = {site.key: site for site in live.all_sites}
+    neuron_sites = [site for site in stored.neuron_sites if _inputs(at.get(site.key)) == _inputs(site)]
     lost = sorted({site.layer for site in stored.neuron_sites} - {site.layer for site in neuron_sites})
     differing_neurons = (Unreachable(tuple(lost), "in memory these MLPs are other modules"),) if lost else ()
     return replace(
@@ -108,12 +108,9 @@ def _placed(site: Site, live: Site) -> Site:
     return replace(site, module=live.module, weight=live.weight, twins=live.twins)
 
 
-def _alike(stored: Site, live: Site | None) -> bool:
-    """Whether two sites cut the same inputs: experts may be one tensor here and many there."""
-    return live is not None and (stored.units, len(stored.shape) - stored.axis) == (
-        live.units,
-        len(live.shape) - live.axis,
-    )
+def _inputs(site: Site | None) -> tuple[int, int] | None:
+    """Number and axis of the inputs that a site cuts; counted from the end, as experts are one tensor or many."""
+    return site and (site.units, len(site.shape) - site.axis)
 
 
 def describe(
@@ -200,12 +197,12 @@ def _names_by_layer(paths: Iterable[str]) -> Mapping[str, set[str]]:
 
 def _reason(fields: Fields, inside: Collection[str], layer: int) -> str:
     """Why a layer has no heads: what its tensors are called says more than the config's word for it."""
-    if any("mamba" in part for part in inside):
+    if any("mamba" in name for name in inside):
         return "Mamba"
     if "linear_attn" in inside:
         return "linear attention"
     if "linear_y" in inside or "rg_lru" in inside:
         return "a recurrent block"
-    if any("cross_attn" in part for part in inside):
+    if any("cross_attn" in name for name in inside):
         return "cross-attention to another input"
     return config_fields.HEADLESS.get(config_fields.kind(fields, layer) or "", "no attention output projection")

@@ -36,21 +36,18 @@ _EMPTY = ("", "~", "null")
 def base_model(source: Source, *, dtype: str) -> BaseModel:
     """The base's own card, as data. A missing or unreadable card is no error: then the fields are empty."""
     card = front_matter(card_text(source.directory))
-    license_id = _word(card.get("license"))
+    words = {key: _word(card.get(key)) for key in ("license", "license_name", "license_link", "pipeline_tag")}
     hub = not source.bundled and source.base.revision is not None and not source.base.revision.startswith("sha256:")
     return BaseModel(
         model=source.base.model,
         revision=source.base.revision,
         source="bundled" if source.bundled else "hub" if hub else "local",
-        license=license_id,
-        license_name=_word(card.get("license_name")),
-        license_link=_word(card.get("license_link")),
-        notices=tuple(NOTICES[name] for name in (license_id, _word(card.get("license_name"))) if name in NOTICES),
-        pipeline_tag=_word(card.get("pipeline_tag")),
+        notices=tuple(NOTICES[name] for name in (words["license"], words["license_name"]) if name in NOTICES),
         tags=_words(card.get("tags")),
         languages=_words(card.get("language")),
         dtype=dtype,
         quantization=source.quantization or None,
+        **words,
     )
 
 
@@ -91,4 +88,4 @@ def _word(value: Any) -> str | None:
 
 def _words(value: Any) -> tuple[str, ...]:
     listed = value if isinstance(value, list) else [value]
-    return tuple(part[:100] for part in listed if _word(part))[:50]
+    return tuple(each[:100] for each in listed if _word(each))[:50]

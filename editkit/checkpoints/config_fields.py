@@ -73,12 +73,12 @@ def read_json(directory: Path) -> dict[str, Any]:
 def _check_sizes(value: Any, path: Path) -> None:
     """Refuse counts that no model has, however deep they are, before anything makes lists of that length."""
     if isinstance(value, list):
-        for part in value:
-            _check_sizes(part, path)
-    for name, part in value.items() if isinstance(value, dict) else ():
-        if name in (*LAYERS, *HEADS, *GROUPS) and isinstance(part, int) and not 0 <= part <= _LARGEST:
-            raise EditkitError(f'{path}: "{name}" is {part}; no model has that many.')
-        _check_sizes(part, path)
+        for child in value:
+            _check_sizes(child, path)
+    for name, child in value.items() if isinstance(value, dict) else ():
+        if name in (*LAYERS, *HEADS, *GROUPS) and isinstance(child, int) and not 0 <= child <= _LARGEST:
+            raise EditkitError(f'{path}: "{name}" is {child}; no model has that many.')
+        _check_sizes(child, path)
 
 
 def from_json(value: Mapping[str, Any]) -> Fields:
@@ -205,5 +205,5 @@ def _decoded(value: Any) -> Any:
     if isinstance(value, Mapping):
         if set(value) == {"__float__"}:
             return float(str(value["__float__"]))
-        return {name: _decoded(part) for name, part in value.items()}
-    return [_decoded(part) for part in value] if isinstance(value, list) else value
+        return {name: _decoded(child) for name, child in value.items()}
+    return [_decoded(child) for child in value] if isinstance(value, list) else value

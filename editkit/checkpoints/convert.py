@@ -86,7 +86,7 @@ def described(directory: Path) -> Headers:
         name: TensorInfo(name, _DTYPES[str(tensor.dtype)], tuple(tensor.shape), SINGLE, 0, tensor.nbytes)
         for name, tensor in _tensors(directory).items()
     }
-    return Headers(directory, tensors, (SINGLE,))
+    return Headers(tensors, (SINGLE,))
 
 
 def pickles(directory: Path) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ def pickles(directory: Path) -> tuple[str, ...]:
         return (PICKLE,)
     if os.path.lexists(directory / PICKLE_INDEX):
         return tuple(sorted(set(weight_map(directory, PICKLE_INDEX, ".bin").values())))
-    parts = [part for path in directory.glob("pytorch_model-*.bin") if (part := _PART.fullmatch(path.name))]
+    parts = [match for path in directory.glob("pytorch_model-*.bin") if (match := _PART.fullmatch(path.name))]
     counts = {int(part[2]) for part in parts}
     if parts and (counts != {len(parts)} or {int(part[1]) for part in parts} != set(range(1, len(parts) + 1))):
         raise EditkitError(

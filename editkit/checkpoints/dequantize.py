@@ -58,7 +58,7 @@ def converted(stored: Gguf, digest: str, stages: Stages = silent) -> Path:
     if importlib.util.find_spec("gguf") is None:
         raise stored_error(stored.path, "reading a GGUF file takes the gguf package: pip install 'editkit[gguf]'")
     check_free(target, needed=stored.elements * (4 if dtype(stored) == "float32" else 2))
-    found = stamp(stored.path)
+    before = stamp(stored.path)
     file = f"{printable(stored.path.name)} ({size(stored.path.stat().st_size)})"
     try:
         with (
@@ -67,7 +67,7 @@ def converted(stored: Gguf, digest: str, stages: Stages = silent) -> Path:
         ):
             _convert(stored, folder)
             _write_card(stored, digest, folder)
-            if stamp(stored.path) != found:
+            if stamp(stored.path) != before:
                 raise stored_error(stored.path, "changed while it was converted")
     except EditkitError:
         if not target.is_dir():  # else another process finished first

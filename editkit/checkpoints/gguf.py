@@ -158,14 +158,14 @@ def sites(stored: Gguf) -> Architecture:
             stored.path, f"{kind}.block_count is {layers}, but tensors of {len(present)} blocks are there"
         )
     heads, groups = _per_layer(stored, "head_count", layers), _per_layer(stored, "head_count_kv", layers, heads=True)
-    found = {
+    heads_of = {
         layer: _site(stored, layer, tensor, heads[layer], groups[layer])
         for layer in range(layers)
         if (tensor := stored.tensors.get(f"blk.{layer}.attn_output.weight")) and heads[layer] and groups[layer]
     }
-    if not found:
+    if not heads_of:
         raise stored_error(stored.path, "no block has an attn_output.weight: there are no heads to edit")
-    absent = tuple(layer for layer in range(layers) if layer not in found)
+    absent = tuple(layer for layer in range(layers) if layer not in heads_of)
     unreachable = (Unreachable(absent, "no attention output projection"),) if absent else ()
     neurons = {
         layer: Site("neuron", layer, tensor.name, tensor.name.removesuffix(".weight"), tensor.shape, 1, inputs, 1)
@@ -179,7 +179,7 @@ def sites(stored: Gguf) -> Architecture:
             routed = f"blk.{layer}.ffn_down_exps.weight" in stored.tensors
             without.setdefault("experts of a GGUF file" if routed else "no ffn_down", []).append(layer)
     missing = tuple(Unreachable(tuple(absent), reason) for reason, absent in without.items())
-    return Architecture(kind, layers, tuple(found.values()), unreachable, tuple(neurons.values()), missing)
+    return Architecture(kind, layers, tuple(heads_of.values()), unreachable, tuple(neurons.values()), missing)
 
 
 def stored_error(path: Path, what: str) -> EditkitError:
@@ -230,39 +230,35 @@ def _per_layer(stored: Gguf, name: str, layers: int, *, heads: bool = False) -> 
 
 
 class _Walk:
-    """A place in a file from which numbers and texts are read, never past its end."""
+    """Reads numbers and texts one after the other, never past the file's end; ``offset``: the bytes read so far."""
 
     def __init__(self, file: BinaryIO, name: str, size: int) -> None:
         self.file, self.name, self.size = file, name, size
-        self.place = 0
+        self.offset = 0
         self.elements = _MOST_ELEMENTS
 
     def error(self, what: str) -> EditkitError:
-        return EditkitError(f"{printable(self.name)}: at byte {self.place}: {what}.")
+        return EditkitError(f"{printable(self.name)}: at byte {self.offset}: {what}.")
 
     def take(self, count: int, what: str) -> bytes:
-        if count > self.size - self.place:
-            raise self.error(f"expected {what} of {count} bytes, found the end of the file {self.size - self.place} on")
-        found = self.file.read(count)
-        if len(found) != count:
+        if count > self.size - self.offset:
+            raise self.error(
+                f"expected {what} of {count} bytes, found the end of the file {self.size - self.offset} on"
+            )
+        raw = self.file.read(count)
+        if len(raw) != count:
             raise self.error(f"expected {what} of {count} bytes, and the file became shorter")
-        self.place += count
-        return found
-
-    def skip(self, count: int, what: str) -> None:
-        if count > self.size - self.place:
-            raise self.error(f"expected {what} of {count} bytes, found the end of the file {self.size - self.place} on")
-        self.place += count
-        self.file.seek(self.place)
+        self.offset += count
+        return raw
 
     def number(self, form: str, what: str) -> Any:
         return struct.unpack("<" + form, self.take(struct.calcsize("<" + form), what))[0]
 
     def count(self, form: str, most: int, what: str) -> int:
-        found = self.number(form, what)
-        if found > most:
-            raise self.error(f"expected at most {most} for {what}, found {found}")
-        return found
+        count = self.number(form, what)
+        if count > most:
+            raise self.error(f"expected at most {most} for {what}, found {count}")
+        return count
 
     def text(self, longest: int, what: str) -> str:
         raw = self.take(self.count("Q", longest, f"the length of {what}"), what)
@@ -272,10 +268,10 @@ class _Walk:
             raise self.error(f"{what} is not UTF-8") from error
 
     def name_of(self, what: str) -> str:
-        found = self.text(_LONGEST_NAME, f"the name of {what}")
-        if not found or not is_printable(found):
-            raise self.error(f"{printable(found)!r} is no name for {what}")
-        return found
+        name = self.text(_LONGEST_NAME, f"the name of {what}")
+        if not name or not is_printable(name):
+            raise self.error(f"{printable(name)!r} is no name for {what}")
+        return name
 
     def value(self, kind: int, key: str) -> Any:
         """A metadata value; None for texts in an array and for numbers of a long one, which are passed over."""
@@ -291,15 +287,13 @@ class _Walk:
         self.elements -= count
         if of == _STRING:
             for _ in range(count):
-                self.skip(self.count("Q", _LONGEST_TEXT, f"the length of a text in {key}"), f"a text in {key}")
+                self.take(self.count("Q", _LONGEST_TEXT, f"the length of a text in {key}"), f"a text in {key}")
             return None
         if of not in _SCALARS:
             raise self.error(f"{key} is an array of type {of}, expected numbers or texts")
-        size = struct.calcsize("<" + _SCALARS[of])
-        if count > _KEPT:
-            self.skip(size * count, key)
-            return None
-        return struct.unpack(f"<{count}{_SCALARS[of]}", self.take(size * count, key))
+        form = f"<{count}{_SCALARS[of]}"
+        raw = self.take(struct.calcsize(form), key)
+        return None if count > _KEPT else struct.unpack(form, raw)
 
 
 def _read(path: Path, walk: _Walk) -> Gguf:
@@ -317,7 +311,7 @@ def _read(path: Path, walk: _Walk) -> Gguf:
     if type(alignment) is not int or not 8 <= alignment <= 1 << 16 or alignment & (alignment - 1):
         raise walk.error(f"general.alignment: expected a power of 2 from 8 to 65536, found {alignment!r}")
     listed = [_tensor(walk, alignment) for _ in range(tensors)]
-    start = -(-walk.place // alignment) * alignment
+    start = -(-walk.offset // alignment) * alignment
     placed: dict[str, Tensor] = {}
     end = start
     for name, kind, shape, offset, size in sorted(listed, key=lambda row: row[3]):
@@ -333,19 +327,19 @@ def _read(path: Path, walk: _Walk) -> Gguf:
 
 
 def _metadata(walk: _Walk, keys: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     for _ in range(keys):
         key = walk.name_of("a metadata key")
-        if key in found:
+        if key in metadata:
             raise walk.error(f"two metadata keys are called {key}")
-        found[key] = walk.value(walk.number("I", f"the type of {key}"), key)
-    kind = found.get("general.architecture")
+        metadata[key] = walk.value(walk.number("I", f"the type of {key}"), key)
+    kind = metadata.get("general.architecture")
     if not isinstance(kind, str) or not is_printable(kind) or not 0 < len(kind) < 64:
         raise walk.error("expected general.architecture among the metadata, found no name there")
-    parts = found.get("split.count", 0)
+    parts = metadata.get("split.count", 0)
     if parts not in (0, 1):
         raise walk.error(f"one of {parts!r} parts of a model: join them first (llama-gguf-split --merge)")
-    return found
+    return metadata
 
 
 def _tensor(walk: _Walk, alignment: int) -> tuple[str, str, tuple[int, ...], int, int]:

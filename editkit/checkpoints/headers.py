@@ -53,9 +53,8 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class Headers:
-    """The tensors of one checkpoint by name, and the files that hold them (names inside ``directory``)."""
+    """The tensors of one checkpoint by name, and the names of the files that hold them."""
 
-    directory: Path
     tensors: Mapping[str, TensorInfo]
     files: tuple[str, ...]
 
@@ -74,9 +73,9 @@ def read(directory: Path) -> Headers:
         files = tuple(sorted(set(listed.values())))
         tensors = _merge(read_file(inside(directory, name), name) for name in files)
         _check_index(listed, tensors)
-        return Headers(directory, tensors, files)
+        return Headers(tensors, files)
     name = _single(directory)
-    return Headers(directory, read_file(inside(directory, name), name), (name,))
+    return Headers(read_file(inside(directory, name), name), (name,))
 
 
 def weight_map(directory: Path, index: str = INDEX, kind: str = ".safetensors") -> dict[str, str]:

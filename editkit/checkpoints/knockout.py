@@ -38,9 +38,6 @@ class Knockout:
         """16 bytes that name it, however many units are out."""
         return hashlib.blake2b(self.packed, digest_size=16).digest()
 
-    def __or__(self, other: Knockout) -> Knockout:
-        return union((self, other))
-
     def __len__(self) -> int:
         return len(self.packed) // _PLACE.itemsize
 

@@ -142,8 +142,8 @@ def _inside(stacks: Sequence[Stack], names: Iterable[str]) -> Iterable[tuple[int
         for stack in stacks:
             match = re.match(r"(\d{1,5})\.(.+)", name[len(stack.prefix) :]) if name.startswith(stack.prefix) else None
             if match and int(match[1]) < stack.depth:
-                part = re.match(r"mlps\.(\d+)\.", match[2]) if stack.parts > 1 else None
-                yield stack.offset + int(match[1]) * stack.parts + (int(part[1]) if part else 0), match[2], name
+                mlp = re.match(r"mlps\.(\d+)\.", match[2]) if stack.parts > 1 else None
+                yield stack.offset + int(match[1]) * stack.parts + (int(mlp[1]) if mlp else 0), match[2], name
                 break
 
 

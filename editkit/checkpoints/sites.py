@@ -110,23 +110,24 @@ class Architecture:
         return sum(site.units for site in self.neuron_sites)
 
     @cached_property
+    def all_sites(self) -> tuple[Site, ...]:
+        """The sites of heads, then those of neurons: the order of places."""
+        return (*self.sites, *self.neuron_sites)
+
+    @cached_property
     def starts(self) -> np.ndarray:
-        """int[sites + 1]: the place of each site's first unit, heads' sites first; then how many units there are."""
-        return np.cumsum([0, *(site.units for site in (*self.sites, *self.neuron_sites))])
+        """int[sites + 1]: the place of each site's first unit; then how many units there are."""
+        return np.cumsum([0, *(site.units for site in self.all_sites)])
 
     @cached_property
     def layout(self) -> str:
         """A digest of which unit is at which place: what is stored under places is worth nothing without it."""
-        rows = [(*site.key, site.units) for site in (*self.sites, *self.neuron_sites)]
+        rows = [(*site.key, site.units) for site in self.all_sites]
         return hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
 
     @cached_property
-    def _all(self) -> tuple[Site, ...]:
-        return (*self.sites, *self.neuron_sites)
-
-    @cached_property
     def _number(self) -> dict[tuple[str, int, int], int]:
-        return {site.key: number for number, site in enumerate(self._all)}
+        return {site.key: number for number, site in enumerate(self.all_sites)}
 
     def site(self, unit: Unit) -> Site:
         """The site a unit lives in.
@@ -135,7 +136,7 @@ class Architecture:
             EditkitError: if this model has no such unit.
         """
         self.check([unit])
-        return self._all[self._number[_key(unit)]]
+        return self.all_sites[self._number[_key(unit)]]
 
     def check(self, units: Iterable[Unit]) -> None:
         """Raises EditkitError listing every unit this model does not have."""
@@ -144,7 +145,7 @@ class Architecture:
             has = [_spans("head", len(self.heads), self.sites, self.layers)]
             if any(isinstance(unit, Neuron) for unit in absent):
                 has.append(_spans("neuron", self.neurons, self.neuron_sites, self.layers))
-                has += [f"no neurons can be reached: {part.reason}" for part in self.unreachable_neurons]
+                has += [f"no neurons can be reached: {each.reason}" for each in self.unreachable_neurons]
             words = {"head" if isinstance(unit, Head) else "neuron" for unit in absent}
             raise EditkitError(
                 f"{', '.join(show(absent)[:20])}: this {self.model_type} has no such {' or '.join(sorted(words))}. "
@@ -174,27 +175,33 @@ class Architecture:
         """
         if not isinstance(masks, np.ndarray):
             return tuple(masks)
-        if masks.ndim != 2 or masks.shape[1] != len(self.heads):
-            raise EditkitError(
-                f"Masks of a {self.model_type} with {len(self.heads)} heads have the shape [{len(self.heads)}] or "
-                f"[batch, {len(self.heads)}]; found {list(masks.shape)}."
-            )
+        self.check_shape(masks.shape, axes=(2,))
         return tuple(Knockout.of(np.flatnonzero(row)) for row in masks)
+
+    def check_shape(self, masks: Sequence[int], *, axes: tuple[int, ...] = (1, 2)) -> None:
+        """Raises EditkitError for masks that are not [heads] or [batch, heads]."""
+        heads = len(self.heads)
+        if len(masks) not in axes or masks[-1] != heads:
+            raise EditkitError(
+                f"Masks of a {self.model_type} with {heads} heads have the shape [{heads}] or [batch, {heads}]; "
+                f"found {list(masks)}."
+            )
+
+    def by_site(self, knockout: Knockout) -> list[tuple[Site, np.ndarray]]:
+        """The sites with a unit that is out, in order, and the indexes of these units: int[n], rising."""
+        edges = np.searchsorted(knockout.places, self.starts)
+        return [
+            (self.all_sites[number], knockout.places[edges[number] : edges[number + 1]] - self.starts[number])
+            for number in np.flatnonzero(np.diff(edges)).tolist()
+        ]
 
     def units(self, knockout: Knockout) -> frozenset[Unit]:
         """The units at a knockout's places."""
-        numbers = np.searchsorted(self.starts, knockout.places, side="right") - 1
-        sites = (*self.sites, *self.neuron_sites)
-        indexes = knockout.places - self.starts[numbers]
-        return frozenset(
-            sites[number].unit(index) for number, index in zip(numbers.tolist(), indexes.tolist(), strict=True)
-        )
+        return frozenset(site.unit(index) for site, out in self.by_site(knockout) for index in out.tolist())
 
     def first_layer(self, knockout: Knockout) -> int | None:
         """The lowest layer with a unit that is out; None where nothing is."""
-        numbers = np.unique(np.searchsorted(self.starts, knockout.places, side="right") - 1)
-        sites = (*self.sites, *self.neuron_sites)
-        return min((sites[number].layer for number in numbers), default=None)
+        return min((site.layer for site, _ in self.by_site(knockout)), default=None)
 
     def mask(self, units: Iterable[Unit]) -> np.ndarray:
         """One mask row, bool[len(heads)]; True = knocked out."""

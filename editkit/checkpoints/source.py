@@ -75,7 +75,7 @@ class Source:
         return self.original if self.quantization else None
 
     @property
-    def places(self) -> tuple[Path, ...]:
+    def folders(self) -> tuple[Path, ...]:
         """Every directory that it is read from: nothing is written there."""
         return (self.directory,) if self.original is None else (self.directory, self.original)
 
@@ -143,9 +143,9 @@ def named(model: str | Path | None, revision: str | None = None) -> Base:
 
 
 def recorded(model: str | Path, base: Base) -> str | None:
-    """The commit at which a model is to be taken that is named as the base of an edit: its branch may have moved on.
+    """The commit of an edit's base, if ``model`` is the name of that base on the Hub: its branch may have moved on.
 
-    None where the name is another one, or a directory's.
+    None for any other name, and for a directory.
     """
     is_same = str(model).removeprefix("hf://") == base.model and here(model) is None
     return base.revision if is_same and re.fullmatch(r"[0-9a-f]{40}", base.revision or "") else None
@@ -304,8 +304,8 @@ def weight_files(directory: Path) -> tuple[str, ...]:
             return pickled
         if not any(directory.glob("*.safetensors")):
             others = [path.name for path in sorted(directory.iterdir()) if path.suffix in _OTHER_FORMATS]
-            found = f"only {printable(', '.join(others[:3]))}" if others else "none"
-            raise EditkitError(f"{where}: expected weights ({SINGLE}, or shards and {INDEX}), found {found}.")
+            listed = f"only {printable(', '.join(others[:3]))}" if others else "none"
+            raise EditkitError(f"{where}: expected weights ({SINGLE}, or shards and {INDEX}), found {listed}.")
     return read(directory).files
 
 

@@ -195,10 +195,10 @@ def _clear_dead(out: Path) -> None:
 def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
+    except (PermissionError, OverflowError):  # somebody else's, or no number of a process: not ours to clear away
+        pass
     except ProcessLookupError:
         return False
-    except (PermissionError, OverflowError):
-        return True
     return True
 
 

@@ -74,7 +74,7 @@ def why(name: str, weights: Collection[str], *, code: bool = True) -> str | None
     if name in weights or is_record(name):
         return None
     lower = name.lower()
-    if any(part.startswith(".") for part in lower.split("/")):
+    if any(step.startswith(".") for step in lower.split("/")):
         return NOT_MODEL
     if any(fnmatchcase(lower, pattern) for pattern in OTHER_WEIGHTS):
         return "another copy of the unedited weights, or a pickle"

@@ -124,7 +124,7 @@ class Attacks:
         return (self.base, self.edit, self.budget, self.seed, self.dtype, self.kept, self.never_had)
 
     def joined(self, later: Attacks) -> Attacks:
-        """With the audits of ``later`` in place of the same of these."""
+        """These attacks and ``later`` ones: an audit that was made again counts as it was made last."""
         again = later.seconds.keys()
         return replace(
             later,
@@ -151,9 +151,10 @@ class Attacks:
             value = json.loads(text)
             if value.pop("format") != FORMAT:
                 raise ValueError("another format")
-            lists = {"rows": tuple(map(_attack, value["rows"])), "notes": tuple(value["notes"])}
-            nats = (Nats(row["task"], row["n"], _tuples(row["arms"])) for row in value["nats"])
-            return cls(**{**value, **lists, "nats": tuple(nats)})
+            value["rows"] = tuple(map(_attack, value["rows"]))
+            value["nats"] = tuple(map(_nats, value["nats"]))
+            value["notes"] = tuple(value["notes"])
+            return cls(**value)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, AssertionError) as error:
             raise EditkitError(f"{where}: expected the attacks on a removal, found something else: {error}.") from error
 
@@ -181,15 +182,11 @@ def _attack(value: dict[str, Any]) -> Attack:
     numbers = [value[name] for name in ("base", "edited", "attacked")]
     if not all(isinstance(number, int | float) and math.isfinite(number) for number in numbers):
         raise ValueError("a score is no number")
-    control, share = value["control"], value["recovered"]
-    return Attack(
-        **{
-            **value,
-            "control": None if control is None else Control(**control),
-            "recovered": None if share is None else Recovered(**share),
-        }
-    )
+    for name, kind in (("control", Control), ("recovered", Recovered)):
+        if value[name] is not None:
+            value[name] = kind(**value[name])
+    return Attack(**value)
 
 
-def _tuples(arms: Mapping[str, list[float | None]]) -> dict[str, tuple[float | None, ...]]:
-    return {name: tuple(values) for name, values in arms.items()}
+def _nats(value: dict[str, Any]) -> Nats:
+    return Nats(value["task"], value["n"], {arm: tuple(nats) for arm, nats in value["arms"].items()})

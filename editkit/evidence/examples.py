@@ -90,13 +90,13 @@ def from_bytes(raw: bytes) -> tuple[Asked, ...]:
     Raises:
         EditkitError: they are more than editkit writes, or no such file.
     """
-    found = [_asked(line, number) for number, line in enumerate(_lines(raw), 1)]
+    asked = [_asked(line, number) for number, line in enumerate(_lines(raw), 1)]
     known: set[tuple[str, str]] = set()
-    for each in found:
+    for each in asked:
         if each.key in known:
             raise EditkitError(f"{NAME}: {printable(each.task)!r} has the example {printable(each.example)!r} twice.")
         known.add(each.key)
-    return tuple(found)
+    return tuple(asked)
 
 
 def _line(each: Asked) -> str:

@@ -48,7 +48,7 @@ class FrontierPoint:
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> FrontierPoint:
         """Raises KeyError, TypeError or ValueError if it is none."""
-        kept, lost = ({str(task): float(part) for task, part in value[key].items()} for key in ("kept", "lost"))
+        kept, lost = ({str(task): float(share) for task, share in value[key].items()} for key in ("kept", "lost"))
         answers = {str(task): (float(before), float(after)) for task, (before, after) in value["answers"].items()}
         if not kept or not lost:
             raise ValueError("a point of the frontier without a target or without a retained task")

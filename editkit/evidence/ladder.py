@@ -93,7 +93,7 @@ def _easy(attacks: Attacks) -> str:
         halves = _halves(attacks)
         soon = f"; {halves[0]:.0f} steps of fine-tuning bring half of it back" if halves else ""
         return f"no model that never had it was attacked beside it{soon}"
-    rows = _trained(attacks)
+    rows = attacks.of("relearning")
     few = [row for row in rows if row.lessons <= FEW_LESSONS and row.steps == FEW_STEPS]
     if not few:
         return f"{FEW_STEPS} steps on {FEW_LESSONS} answers were not tried"
@@ -132,16 +132,12 @@ def _halves(attacks: Attacks) -> tuple[float, int] | None:
     return min(known, default=None)
 
 
-def _trained(attacks: Attacks) -> list[Attack]:
-    return attacks.of("relearning")
-
-
 def _courses(attacks: Attacks) -> Mapping[tuple[str, int], list[Attack]]:
     """The rows of each training: by task and number of answers."""
-    found: dict[tuple[str, int], list[Attack]] = {}
-    for row in _trained(attacks):
-        found.setdefault((row.task, row.lessons), []).append(row)
-    return found
+    courses: dict[tuple[str, int], list[Attack]] = {}
+    for row in attacks.of("relearning"):
+        courses.setdefault((row.task, row.lessons), []).append(row)
+    return courses
 
 
 def _later(row: Nats, never_had: str) -> bool:

@@ -29,7 +29,7 @@ class Effect:
     given: tuple[Unit, ...] = ()
     """Where not empty: the effect is what this unit adds to the knockout of these, not what it does alone."""
     stability: float = math.nan
-    """In what share of random halves of the masks (css, csb) or of the examples (all others) the unit shows again."""
+    """The share of random halves of the masks (css, csb) or of the examples (all others) in which the unit shows."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ class Localization:
 def _finite(value: Any) -> Any:
     """NaN has no JSON form: unknown numbers are null."""
     if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
+        return {key: _finite(child) for key, child in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
+        return [_finite(child) for child in value]
     if isinstance(value, float | np.floating):
         return float(value) if np.isfinite(value) else None
     return value

@@ -48,14 +48,14 @@ def flips(lost: float, gained: float, n: int, clusters: int | None = None) -> Fl
     return Flips(lost * units / n, gained * units / n, units)
 
 
-def below_margin(found: Flips, margin: float) -> float:
+def below_margin(sample: Flips, margin: float) -> float:
     """p of "``margin`` or more is lost": small = the loss is below the margin. Parts of a unit count as lost."""
     if not 0 <= margin <= 1:
         raise EditkitError(f"A margin must lie between 0 and 1, found {margin:g}.")
     if margin in (0, 1):
-        return 1.0 if margin == 0 or found.lost > found.n - 1e-9 else 0.0
-    lost = math.ceil(found.lost - 1e-9)
-    return _p(lost, min(math.floor(found.gained + 1e-9), found.n - lost), found.n, margin)
+        return 1.0 if margin == 0 or sample.lost > sample.n - 1e-9 else 0.0
+    lost = math.ceil(sample.lost - 1e-9)
+    return _p(lost, min(math.floor(sample.gained + 1e-9), sample.n - lost), sample.n, margin)
 
 
 @lru_cache(4096)
@@ -72,9 +72,9 @@ def _p(lost: int, gained: int, n: int, margin: float) -> float:
     return float(min(1.0, (_binomial(gains, n, rates) * given).sum(axis=1).max() + EXCLUDED))
 
 
-def equivalence(found: Flips, margin: float) -> float:
+def equivalence(sample: Flips, margin: float) -> float:
     """TOST: p of "the score changed by ``margin`` or more, up or down"."""
-    return max(below_margin(found, margin), below_margin(found.turned, margin))
+    return max(below_margin(sample, margin), below_margin(sample.turned, margin))
 
 
 def _rates(flipped: int, n: int, margin: float) -> np.ndarray:

@@ -13,7 +13,6 @@ from itertools import product
 
 import numpy as np
 
-from editkit.errors import EditkitError
 from editkit.evidence.samples import Labels, Numbers, by_cluster, finite, is_binary, paired
 
 FEWEST_CLUSTERS = 6
@@ -25,20 +24,12 @@ def change_p(before: Numbers, after: Numbers, *, rng: np.random.Generator, clust
     first, second = paired(before, after)
     sums, _ = by_cluster(second - first, clusters)
     if is_binary(first) and is_binary(second) and len(sums) == len(first):
-        return mcnemar(first, second)
+        return discordant_p(int((first > second).sum()), int((second > first).sum()))
     return sign_flip(sums, rng=rng)
 
 
-def mcnemar(before: Numbers, after: Numbers) -> float:
-    """Exact two-sided McNemar test of paired 0/1 scores: a fair coin over the pairs that differ."""
-    first, second = paired(before, after)
-    if not (is_binary(first) and is_binary(second)):
-        raise EditkitError("McNemar's test needs scores of 0 and 1 only; use sign_flip for scores in between.")
-    return discordant_p(int((first > second).sum()), int((second > first).sum()))
-
-
 def discordant_p(lost: int, gained: int) -> float:
-    """McNemar's p of so many pairs that differ."""
+    """McNemar's exact two-sided p of so many pairs that differ: a fair coin decides the direction of each."""
     from scipy.stats import binomtest
 
     return 1.0 if lost + gained == 0 else float(binomtest(lost, lost + gained).pvalue)

@@ -19,15 +19,15 @@ POWER = 0.8
 ALPHA = 0.05
 
 
-def detectable(found: Flips, level: float) -> float | None:
-    """The loss that a two-sided exact McNemar test at ``level`` would show in four of five samples; None: not any."""
-    noise = min(found.lost, found.gained) / found.n
+def detectable(sample: Flips, level: float) -> float | None:
+    """The least loss that a two-sided exact McNemar test at ``level`` shows in four of five samples; None: none."""
+    noise = min(sample.lost, sample.gained) / sample.n
     low, high = 0.0, 1.0 - 2 * noise
-    if power(found.n, noise, high, level) < POWER:
+    if power(sample.n, noise, high, level) < POWER:
         return None
     for _ in range(30):
         middle = (low + high) / 2
-        low, high = (low, middle) if power(found.n, noise, middle, level) >= POWER else (middle, high)
+        low, high = (low, middle) if power(sample.n, noise, middle, level) >= POWER else (middle, high)
     return high
 
 
@@ -43,9 +43,9 @@ def power(n: int, noise: float, loss: float, level: float) -> float:
     return float((binom.pmf(flipped, n, rate) * shown).sum())
 
 
-def needed(found: Flips, margin: float) -> int:
+def needed(sample: Flips, margin: float) -> int:
     """About how many units show, in four of five samples, that less than ``margin`` is lost, if nothing is."""
-    churn = found.churn
+    churn = sample.churn
     linear = 2 * margin - churn
     gains = (math.sqrt(linear**2 + 4 * churn * margin * (1 - margin)) - linear) / 4  # likeliest under the margin
     under = 2 * gains + margin * (1 - margin)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from editkit.errors import EditkitError
 
@@ -85,19 +85,20 @@ class Provenance:
     override: str | None = None
     look: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     def to_json(self) -> str:
-        return json.dumps(self.to_dict(), indent=2) + "\n"
+        return json.dumps(asdict(self), indent=2) + "\n"
 
     @classmethod
-    def from_dict(cls, value: Any, *, where: str = "provenance") -> Provenance:
-        """Read ``to_dict``'s form back.
+    def from_json(cls, text: str, *, where: str = "provenance") -> Provenance:
+        """Back from ``to_json``.
 
         Raises:
-            EditkitError: naming ``where`` when the value is not a provenance.
+            EditkitError: naming ``where`` when the text is not a provenance.
         """
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise EditkitError(f"{where} is not JSON: {error}.") from error
         try:
             base = dict(value["base"])
             for key in ("notices", "tags", "languages"):
@@ -106,11 +107,3 @@ class Provenance:
             return cls(**{**value, "base": BaseModel(**base), "shape": shape})
         except (TypeError, KeyError, ValueError) as error:
             raise EditkitError(f"{where}: expected the provenance of a run, found something else: {error}.") from error
-
-    @classmethod
-    def from_json(cls, text: str, *, where: str = "provenance") -> Provenance:
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise EditkitError(f"{where} is not JSON: {error}.") from error
-        return cls.from_dict(value, where=where)

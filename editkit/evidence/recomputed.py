@@ -88,11 +88,11 @@ def differences(told: EvalReport, expected: EvalReport, *, same_formulas: bool =
     Args:
         same_formulas: False compares only what is ``COUNTED``.
     """
-    found, right = _numbers(told), _numbers(expected)
+    stated, right = _numbers(told), _numbers(expected)
     return [
-        f"{printable('.'.join(path))}: expected {_shown(right.get(path))}, found {_shown(found.get(path))}"
-        for path in right | found
-        if not _same(found.get(path), right.get(path)) and (same_formulas or set(path[2:]) & {*COUNTED})
+        f"{printable('.'.join(path))}: expected {_shown(right.get(path))}, found {_shown(stated.get(path))}"
+        for path in right | stated
+        if not _same(stated.get(path), right.get(path)) and (same_formulas or set(path[2:]) & {*COUNTED})
     ]
 
 
@@ -107,8 +107,8 @@ def _numbers(each: EvalReport) -> dict[tuple[str, ...], Any]:
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     if isinstance(value, dict | list):
-        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _leaves(part, (*path, str(key)))
+        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(child, (*path, str(key)))
     else:
         yield path, value
 

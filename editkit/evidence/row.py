@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -103,64 +103,37 @@ class Sample:
     split: str
     chance: float
     pairs: Sequence[tuple[Score, Score]]
-    clusters: Sequence[str]
+    clusters: Sequence[str] = ()
     divided: bool = True
 
 
 def rows(samples: Sequence[Sample], *, margin: float, seed: int) -> list[Row]:
     """A row for each sample. Deterministic in ``seed``, so that whoever has the scores computes the same rows."""
     rng = np.random.default_rng(seed)
-    return [
-        replace(
-            row(
-                sample.task,
-                sample.role,
-                split=sample.split,
-                chance=sample.chance,
-                pairs=sample.pairs,
-                rng=rng,
-                margin=margin,
-                clusters=sample.clusters,
-            ),
-            divided=sample.divided,
-        )
-        for sample in samples
-    ]
+    return [row(sample, rng=rng, margin=margin) for sample in samples]
 
 
-def row(
-    task: str,
-    role: Role,
-    *,
-    split: str,
-    chance: float,
-    pairs: Sequence[tuple[Score, Score]],
-    rng: np.random.Generator,
-    margin: float,
-    clusters: Sequence[str] | None = None,
-) -> Row:
+def row(sample: Sample, *, rng: np.random.Generator, margin: float) -> Row:
     """Compare one task's scores of two models, or of one model twice (the A/A noise floor).
 
     Args:
-        pairs: each example's score before and after.
-        clusters: each example's ``cluster``; an empty name stands alone.
         margin: how much change counts as none, in score points: the recipe's ``damage_each``.
     """
+    pairs, labels = sample.pairs, samples.labels(sample.clusters)
     first, second = [before.value for before, _ in pairs], [after.value for _, after in pairs]
-    labels = None if clusters is None else samples.labels(clusters)
     groups = None if labels is None else len(set(labels))
     try:
         last = [(new if new.valid else old).value for old, new in pairs]
-        left = share_left(first, last, chance=chance, clusters=labels)
+        left = share_left(first, last, chance=sample.chance, clusters=labels)
         change = np.subtract(second, first)
         lost, gained = float(-change.clip(max=0).sum()), float(change.clip(min=0).sum())
-        found = margin_test.flips(lost, gained, len(first), groups)
+        flips = margin_test.flips(lost, gained, len(first), groups)
         return Row(
-            task=task,
-            role=role,
-            split=split,
+            task=sample.task,
+            role=sample.role,
+            split=sample.split,
             n=len(first),
-            chance=chance,
+            chance=sample.chance,
             before=intervals.mean_interval(first, clusters=labels),
             after=intervals.mean_interval(second, clusters=labels),
             delta=intervals.change_interval(first, second, clusters=labels),
@@ -168,23 +141,24 @@ def row(
             collapse_before=float(np.mean([not before.valid for before, _ in pairs])),
             collapse_after=float(np.mean([not after.valid for _, after in pairs])),
             kept=float(np.mean(last)),
-            p_equivalent=margin_test.equivalence(found, margin),
+            p_equivalent=margin_test.equivalence(flips, margin),
             clusters=groups,
             lost=lost,
             gained=gained,
-            p_kept=margin_test.below_margin(found, margin),
+            p_kept=margin_test.below_margin(flips, margin),
             left=None if left is None else left.share,
             left_at_most=None if left is None else left.at_most,
+            divided=sample.divided,
         )
     except EditkitError as error:
-        raise EditkitError(f"Task {task!r}, split {split!r}: {error}") from error
+        raise EditkitError(f"Task {sample.task!r}, split {sample.split!r}: {error}") from error
 
 
 def to_json(row: Row) -> dict[str, Any]:
     """The form in files; numbers that are not finite become null."""
     value = asdict(row)
     value["collapse"] = {"before": value.pop("collapse_before"), "after": value.pop("collapse_after")}
-    return {key: None if isinstance(part, float) and not math.isfinite(part) else part for key, part in value.items()}
+    return {key: None if isinstance(each, float) and not math.isfinite(each) else each for key, each in value.items()}
 
 
 def from_json(value: dict[str, Any]) -> Row:

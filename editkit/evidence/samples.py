@@ -55,15 +55,15 @@ def by_cluster(values: np.ndarray, clusters: Labels | None) -> tuple[np.ndarray,
         return values, np.ones(len(values))
     if len(clusters) != len(values):
         raise EditkitError(f"Expected one cluster per example, found {len(clusters)} for {len(values)}.")
-    place: dict[Hashable, int] = {}
-    index = np.array([place.setdefault(label, len(place)) for label in clusters])
+    numbers: dict[Hashable, int] = {}
+    index = np.array([numbers.setdefault(label, len(numbers)) for label in clusters])
     return np.bincount(index, weights=values), np.bincount(index).astype(float)
 
 
 def labels(clusters: Sequence[str]) -> Labels | None:
     """A label per example from the names of clusters: an empty name stands alone. None: all of them do."""
     # A number is no name, so an example that stands alone never meets a cluster that was named by a number.
-    return [name or place for place, name in enumerate(clusters)] if any(clusters) else None
+    return [name or number for number, name in enumerate(clusters)] if any(clusters) else None
 
 
 def is_binary(values: np.ndarray) -> bool:

@@ -26,7 +26,7 @@ class ShareLeft:
 
 
 def share_left(before: Numbers, after: Numbers, *, chance: float, clusters: Labels | None = None) -> ShareLeft | None:
-    """Of the scores before, above ``chance``; None where they are not above it.
+    """The share of the score before, above ``chance``, that is left; None where that score is not above it.
 
     A share s is excluded where the mean of ``after - s * before`` surely lies below what chance gives, which is
     Fieller's (1954) way to bound a ratio of paired means.

@@ -15,7 +15,7 @@ from editkit.localizers.protocol import Ranking
 
 
 def common(rankings: Mapping[str, Ranking]) -> Ranking:
-    """One format's ranking is left as it is.
+    """The ranking of all formats together; that of a single format is returned as it is.
 
     Args:
         rankings: by the format's name, all over the same columns.

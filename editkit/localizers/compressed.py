@@ -143,7 +143,7 @@ def _ranking(search: Search, rng: np.random.Generator, best: _Trial, settings: S
 def _stability(
     search: Search, rng: np.random.Generator, best: _Trial, places: np.ndarray, settings: Sensing
 ) -> np.ndarray:
-    """In what share of random halves of the masks a head is among the first ``heads``: a report, never a ranking.
+    """The share of random halves of the masks in which a head is among the first ``heads``: a report, never a ranking.
 
     float[candidates], NaN for all but ``places``.
     """

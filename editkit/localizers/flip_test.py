@@ -25,7 +25,7 @@ Row = tuple[float, float, float, float, float]
 class Evidence:
     """Effects of some heads: the paired mean with its 95 % bounds, and one-sided p for "this head is needed".
 
-    ``stability``: in what share of random halves of the examples the drop stands out again.
+    ``stability``: the share of random halves of the examples in which the drop stands out.
     """
 
     effect: np.ndarray

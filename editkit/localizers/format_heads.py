@@ -23,7 +23,7 @@ RATE = 0.05
 FEW = 16
 
 Pairs = list[tuple[int, int]]
-"""Places of a letter task and of its text, among the tasks."""
+"""Numbers of a letter task and of its text, among the tasks."""
 
 
 def same_questions(names: Iterable[str]) -> dict[str, str]:
@@ -59,8 +59,8 @@ def format_heads(heads: Sequence[Needed], as_text: Measure, *, per: int) -> tupl
     """
     cost, left = 0.0, list(heads)
     for examples in (FEW, as_text.examples):  # most heads need no second look
-        drops, part = added_drops(left, as_text, examples, per=per)
-        cost += part
+        drops, passes = added_drops(left, as_text, examples, per=per)
+        cost += passes
         left = [
             head
             for head, lost in zip(left, drops, strict=True)

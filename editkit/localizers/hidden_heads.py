@@ -90,8 +90,8 @@ def redundant(
 ) -> list[Taken]:
     """Knock out together, four at a time, what the prior names and what does little alone: pairs and triples.
 
-    The taken heads are out meanwhile: what no longer matters then has no share in what is left. Those stay in that
-    alone take most of the score (a format head, say): with them out nothing is left to see. Not all sixteen at once:
+    The taken heads are out meanwhile: what no longer matters then has no share in what is left. A head that alone
+    takes most of the score (a format head, say) stays in: without it nothing is left to see. Not all sixteen at once:
     the prior also names heads that everything needs a little, and sixteen of those break any task.
 
     Args:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from editkit.errors import EditkitError
+from editkit.localizers.masks import of_sets
 from editkit.localizers.protocol import Measure
 
 
@@ -81,11 +82,7 @@ class Search:
 
     def masks(self, sets: Iterable[Sequence[int] | np.ndarray]) -> np.ndarray:
         """bool[sets, candidates]: one mask for each set of places."""
-        rows = list(sets)
-        masks = np.zeros((len(rows), self.candidates), dtype=bool)
-        for mask, places in zip(masks, rows, strict=True):
-            mask[np.asarray(places, dtype=int)] = True
-        return masks
+        return of_sets([np.asarray(places).tolist() for places in sets], self.candidates)
 
     def scores(self, masks: np.ndarray, examples: np.ndarray | None = None) -> np.ndarray:
         """bool[m, candidates], int[e] or None (all) -> float[m, e]."""

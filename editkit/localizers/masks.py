@@ -12,6 +12,7 @@ standard deviation of the scores over masks.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +53,14 @@ def bernoulli(columns: int, masks: int, sparsity: float, rng: np.random.Generato
 def heads_per_mask(columns: int, sparsity: float) -> int:
     """k = floor(columns * sparsity), at least 1. Robust to sparsities like 0.29 that floats cannot hold."""
     return max(1, int(columns * sparsity + 1e-9))
+
+
+def of_sets(sets: Sequence[Collection[int]], columns: int) -> np.ndarray:
+    """bool[sets, columns]: one mask for each set of columns."""
+    masks = np.zeros((len(sets), columns), dtype=bool)
+    for mask, chosen in zip(masks, sets, strict=True):
+        mask[list(chosen)] = True
+    return masks
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,8 @@ class Ranking:
     """A localizer's answer in columns: strongest first. Arrays share one length.
 
     ``effect`` is the change of the mean score when the unit is knocked out (negative = the unit is needed); ``low`` and
-    ``high`` bound it at 95 %; ``p`` is corrected for multiplicity; ``stability`` is in what share of random halves of
-    what was measured (masks or examples) the unit would show again. Unknown values are NaN.
+    ``high`` bound it at 95 %; ``p`` is corrected for multiplicity; ``stability`` is the share of random halves of
+    what was measured (masks or examples) in which the unit shows. Unknown values are NaN.
     """
 
     columns: np.ndarray

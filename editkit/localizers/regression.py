@@ -71,7 +71,7 @@ def recover(
         warnings.simplefilter("ignore")  # a penalty that leaves a path unconverged shows in r2_out, with a number
         model = _model(features, values, alpha, intercept).fit(features, values)
         outside = _held_out(model, features, values) if validate else float("nan")
-    left, total = ((part**2).sum() for part in (values - model.predict(features), values))
+    left, total = ((each**2).sum() for each in (values - model.predict(features), values))
     inside = float(1 - left / total) if total > 0 else 0.0
     used = float(getattr(model, "alpha", np.nan))
     return Recovery(model.coef_ * scale, inside, outside, used, int(np.count_nonzero(model.coef_)))

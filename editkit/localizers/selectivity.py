@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from editkit.localizers.masks import of_sets
 from editkit.localizers.protocol import Measure
 
 EXAMPLES, LEAST = 64, 6
@@ -34,12 +35,12 @@ def selectivity(
     count = max(LEAST, -(-EXAMPLES // max(1, len(controls))))
     damage, cost = np.zeros(len(heads)), 0.0
     for measure in controls.values():
-        drops, part = added_drops(heads, measure, count, per=per)
+        drops, passes = added_drops(heads, measure, count, per=per)
         damage += np.maximum(0.0, drops) / len(controls)
-        cost += part
+        cost += passes
     drop = np.array([max(0.0, head.drop) for head in heads])
     share = drop / np.where(drop + damage > 0, drop + damage, 1.0)
-    return {head.column: float(part) for head, part in zip(heads, share, strict=True)}, cost
+    return {head.column: float(value) for head, value in zip(heads, share, strict=True)}, cost
 
 
 def added_drops(heads: Sequence[Needed], measure: Measure, examples: int, *, per: int) -> tuple[np.ndarray, float]:
@@ -47,12 +48,9 @@ def added_drops(heads: Sequence[Needed], measure: Measure, examples: int, *, per
     few = np.arange(min(examples, measure.examples))
     sets = [frozenset(head.given) for head in heads] + [frozenset((head.column, *head.given)) for head in heads]
     distinct = sorted(set(sets), key=sorted)
-    masks = np.zeros((len(distinct), measure.units), dtype=bool)
-    for mask, columns in zip(masks, distinct, strict=True):
-        mask[list(columns)] = True
-    if not len(distinct):
+    if not distinct:
         return np.zeros(0), 0.0
-    mean = dict(zip(distinct, measure(masks, few).mean(axis=1), strict=True))
+    mean = dict(zip(distinct, measure(of_sets(distinct, measure.units), few).mean(axis=1), strict=True))
     before, after = sets[: len(heads)], sets[len(heads) :]
     drops = np.array([mean[one] - mean[other] for one, other in zip(before, after, strict=True)])
     return drops, len(distinct) * len(few) / per

@@ -1,7 +1,7 @@
 """Which set of units to take out: one that takes the target and spares what is to be kept.
 
     set_search(drops, damages, candidates=24, budget=Budget(each=.05, mean=.02, units=6))
-    -> Frontier(points=(drop 0, damage 0), (drop .31, damage .01, units 3), (drop .62, damage .04, units 3, 17), ...)
+    -> (drop 0, damage 0), (drop .31, damage .01, units 3), (drop .62, damage .04, units 3, 17), ...
 
 A list sorted by what each unit does to the target leads to units that everything needs; and damage does not add up: two
 units that each spare a task may ruin it together. So sets are measured, not units: forward from the empty set, the
@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+
+from editkit.localizers.masks import of_sets
 
 Measured = Callable[[np.ndarray], np.ndarray]
 """bool[m, candidates], True = out -> float[m, tasks]: the score lost by each task, in [-1, 1]."""
@@ -80,22 +82,8 @@ class Point:
         return reach(np.array(self.drops)) - WORTH * len(self.units)
 
 
-@dataclass(frozen=True)
-class Frontier:
-    """The sets that no other set beats: each drops more, and costs more, than the one before.
-
-    Args:
-        drops: how many sets the target was measured on.
-        damages: how many sets the retained tasks were measured on.
-    """
-
-    points: tuple[Point, ...]
-    drops: int
-    damages: int
-
-    def best(self, within: float = 1.0) -> Point:
-        """The largest drop that uses no more than ``within`` of the budget; the empty set's if nothing else does."""
-        return [point for point in self.points if point.used <= within][-1]
+Frontier = tuple[Point, ...]
+"""The sets that no other set beats: each drops more, and costs more, than the one before. The first is empty."""
 
 
 def reach(drops: np.ndarray) -> float:
@@ -121,7 +109,7 @@ def set_search(drops: Measured, damages: Measured, candidates: int, budget: Budg
     for point in _settled(book, LEVELS):
         book.look(_without_one(point.units))
         book.explored(_swapped(point.units, candidates))
-    return Frontier(_frontier(book.points), len(book.lost), len(book.known))
+    return _frontier(book.points)
 
 
 def ordered_search(drops: Measured, damages: Measured, candidates: int, budget: Budget) -> Frontier:
@@ -138,7 +126,7 @@ def ordered_search(drops: Measured, damages: Measured, candidates: int, budget: 
             kept = more if more.used <= level and more.gain > kept.gain else kept
     for point in _settled(book, (1.0,)):
         book.look(_without_one(point.units))
-    return Frontier(_frontier(book.points), len(book.lost), len(book.known))
+    return _frontier(book.points)
 
 
 def _settled(book: _Book, levels: Sequence[float]) -> Iterator[Point]:
@@ -171,7 +159,7 @@ class _Book:
         points: dict[tuple[int, ...], Point] = {}
         for level in LEVELS:
             hoped = np.flatnonzero(used <= SLACK * level)
-            tried = [new[place] for place in hoped[np.argsort(-drop[hoped], kind="stable")][:TRIES]]
+            tried = [new[index] for index in hoped[np.argsort(-drop[hoped], kind="stable")][:TRIES]]
             self.strike(tried)
             tried.sort(key=lambda units: -reach(self.lost[units]))
             points |= {point.units: point for point in self.look(tried[:LOOKS])}
@@ -179,12 +167,12 @@ class _Book:
 
     def _guess(self, units: tuple[int, ...]) -> tuple[float, float]:
         """Drop and share of the budget: what is known of the set without one unit, plus that unit alone; the mean."""
-        parts: list[tuple[tuple[int, ...], ...]] = [
+        divisions: list[tuple[tuple[int, ...], ...]] = [
             (rest, (unit,)) for unit, rest in zip(units, _without_one(units), strict=True) if rest in self.known
         ]
-        parts = parts or [tuple((unit,) for unit in units)]
+        divisions = divisions or [tuple((unit,) for unit in units)]
         drop, damage = (
-            np.mean([np.sum([known[part] for part in both], axis=0) for both in parts], axis=0)
+            np.mean([np.sum([known[subset] for subset in subsets], axis=0) for subsets in divisions], axis=0)
             for known in (self.lost, self.damage)
         )
         return reach(drop), self.budget.used(damage)
@@ -193,24 +181,18 @@ class _Book:
         """Measure what the target loses."""
         new = [units for units in dict.fromkeys(sets) if units not in self.lost]
         if new:
-            self.lost |= dict(zip(new, self.measures[0](self._masks(new)), strict=True))
+            self.lost |= dict(zip(new, self.measures[0](of_sets(new, self.candidates)), strict=True))
 
     def look(self, sets: Iterable[tuple[int, ...]]) -> list[Point]:
         """Measure what the target and the retained tasks lose."""
         distinct = list(dict.fromkeys(sets))
         self.strike(distinct)
         new = [units for units in distinct if units not in self.known]
-        for units, lost in zip(new, self.measures[1](self._masks(new)) if new else (), strict=True):
+        for units, lost in zip(new, self.measures[1](of_sets(new, self.candidates)) if new else (), strict=True):
             self.damage[units] = lost
             drops = tuple(self.lost[units].tolist())
             self.known[units] = Point(units, drops, tuple(lost.tolist()), self.budget.used(lost))
         return [self.known[units] for units in distinct]
-
-    def _masks(self, sets: Sequence[tuple[int, ...]]) -> np.ndarray:
-        masks = np.zeros((len(sets), self.candidates), dtype=bool)
-        for mask, units in zip(masks, sets, strict=True):
-            mask[list(units)] = True
-        return masks
 
 
 def _strongest(points: Sequence[Point], levels: Sequence[float]) -> list[Point]:
@@ -220,7 +202,7 @@ def _strongest(points: Sequence[Point], levels: Sequence[float]) -> list[Point]:
 
 
 def _without_one(units: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    return (units[:place] + units[place + 1 :] for place in range(len(units)))
+    return (units[:index] + units[index + 1 :] for index in range(len(units)))
 
 
 def _swapped(units: tuple[int, ...], candidates: int) -> Iterator[tuple[int, ...]]:
@@ -228,7 +210,7 @@ def _swapped(units: tuple[int, ...], candidates: int) -> Iterator[tuple[int, ...
     return ((*rest, other) for rest in _without_one(units) for other in others)
 
 
-def _frontier(points: Sequence[Point]) -> tuple[Point, ...]:
+def _frontier(points: Sequence[Point]) -> Frontier:
     """The points that gain more than any that uses as little of the budget, the cheapest first."""
     kept: list[Point] = []
     for point in sorted(points, key=lambda point: (point.used, -point.gain, point.units)):

@@ -125,6 +125,7 @@ def universal(
     pairs = [(tasks.index(letter), tasks.index(text)) for letter, text in (same or {}).items()]
     screening = np.full(len(tasks), max(1, round(SCREENING / len(tasks))))
     screening[np.unique(pairs).astype(int)] = LETTERS
+    per = max(measure.examples for measure in measures.values()) if per is None else per
     deciding = int(np.clip(DECIDING / len(tasks), 12, 20)) if examples is None else examples
     searches = [
         Search.of(_Few(measures[task], few + deciding), columns) for task, few in zip(tasks, screening, strict=True)
@@ -152,7 +153,7 @@ def universal(
         failing=tuple(failures(named.tolist())) if failures and len(named) else ({},) * len(named),
         format_heads=np.asarray(columns)[candidates[of_format]],
         format_drops=drops[of_format],
-        evaluations=_cost(searches, measures, per),
+        evaluations=sum(search.evaluations * search.examples for search in searches) / per,
         diagnostics={
             "required_tasks": needed,
             "median_drop": typical,
@@ -199,7 +200,7 @@ def _drops(searches: list[Search], masks: np.ndarray, examples: list[np.ndarray]
 
 
 def _worst(drops: np.ndarray, pairs: Pairs, count: int) -> np.ndarray:
-    """The rows that break most tasks; and, where the same is asked by letter and as text, those that break letters."""
+    """The rows that break most tasks; and those that break letters, where the same questions are asked as text too."""
     broad = np.sort(drops, axis=1)[:, -_needed(drops.shape[1])]
     chosen = np.argsort(-broad, kind="stable")[:count]
     if pairs:
@@ -232,12 +233,6 @@ def _verify(
 
 def _needed(tasks: int) -> int:
     return math.ceil(SHARE * tasks)
-
-
-def _cost(searches: list[Search], measures: Mapping[str, Measure], per: int | None) -> float:
-    """Forward passes over ``per`` examples."""
-    per = max(measure.examples for measure in measures.values()) if per is None else per
-    return sum(search.evaluations * search.examples for search in searches) / per
 
 
 def _untested(measures: Mapping[str, Measure], reason: str) -> Universals:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from editkit.checkpoints.knockout import Knockout
-from editkit.measuring.columns import knocked_out
 from editkit.measuring.ledger import Ledger, Masks, Question
 from editkit.measuring.store import Cell
 from editkit.tasks.task import Example, Likelihood, Output, Score, Task
@@ -47,15 +45,13 @@ def scores(cells: Sequence[Cell]) -> list[Score]:
 
 @dataclass(frozen=True)
 class AnswerMeasure:
-    """``measure(masks, examples) -> float[m, e]`` of what the model answers: what the paper regresses on
-    (2603.03335, eq. 1). An answer that collapsed counts as its score says, usually 0.
+    """``measure(masks, examples) -> float[m, e]`` of what the model answers: what the paper regresses on (2603.03335,
+    eq. 1). The columns of a mask are the heads. An answer that collapsed counts as its score says, usually 0.
     """
 
     ledger: Ledger
     task: Task
     asked: tuple[Example, ...]
-    columns: tuple[Knockout, ...] | None = None
-    """What each column of a mask knocks out; None: every head alone, in the order of ``architecture.heads``."""
 
     @property
     def examples(self) -> int:
@@ -63,11 +59,11 @@ class AnswerMeasure:
 
     @property
     def units(self) -> int:
-        return len(self.ledger.model.architecture.heads if self.columns is None else self.columns)
+        return len(self.ledger.model.architecture.heads)
 
     def __call__(self, masks: np.ndarray, examples: np.ndarray | None = None) -> np.ndarray:
         chosen = self.asked if examples is None else [self.asked[int(number)] for number in examples]
-        cells = task_scores(self.ledger, self.task, chosen, knocked_out(self.columns, masks))
+        cells = task_scores(self.ledger, self.task, chosen, masks)
         return np.array([[cell.value for cell in row] for row in cells]).reshape(len(masks), len(chosen))
 
 

@@ -64,30 +64,30 @@ def attributions(
     routed = [site for site in sites if site.expert != PLAIN]
     if routed:
         raise EditkitError(f"{routed[0].module}: neurons of routed experts have no gates, so no gradients by them.")
-    found = [np.zeros((len(rows), site.units), dtype=np.float32) for site in sites]
+    scores = [np.zeros((len(rows), site.units), dtype=np.float32) for site in sites]
     budget = Budget(model.budget.tokens)
     waiting = list(range(len(rows)))
     width = max((len(context) + len(answer) for context, answer in rows), default=1)
 
-    def backward(places: Sequence[int]) -> list[np.ndarray]:
-        part = [rows[place] for place in places]
-        total = [np.zeros((len(part), site.units), dtype=np.float32) for site in sites]
+    def backward(numbers: Sequence[int]) -> list[np.ndarray]:
+        batch = [rows[number] for number in numbers]
+        total = [np.zeros((len(batch), site.units), dtype=np.float32) for site in sites]
         for step in range(steps):
-            gradients = _gradients(model, part, sites, (step + within) / steps, probability)
+            gradients = _gradients(model, batch, sites, (step + within) / steps, probability)
             for each, gradient in zip(total, gradients, strict=True):
                 each += gradient / steps
         return total
 
-    def one(place: int) -> str:
-        return f"the backward pass of a single row of {len(rows[place][0])} tokens on {model.device}"
+    def one(number: int) -> str:
+        return f"the backward pass of a single row of {len(rows[number][0])} tokens on {model.device}"
 
     while waiting:
         size = max(1, budget.tokens // width)
-        for places, scores in within_memory(waiting[:size], backward, budget, single=one):
-            for each, part in zip(found, scores, strict=True):
-                each[places] = part
+        for numbers, integrated in within_memory(waiting[:size], backward, budget, single=one):
+            for of_site, values in zip(scores, integrated, strict=True):
+                of_site[numbers] = values
         waiting = waiting[size:]
-    return found
+    return scores
 
 
 def effects(
@@ -107,8 +107,8 @@ def effects(
         advance: told how many rows are done, after each pass through the sites that are scaled together.
     """
     means: list[np.ndarray] = []
-    for part in [[site] for site in sites] if path == "layers" else [list(sites)]:
-        means += [scores.mean(0) for scores in attributions(model, rows, part, steps=steps, probability=probability)]
+    for group in [[site] for site in sites] if path == "layers" else [list(sites)]:
+        means += [scores.mean(0) for scores in attributions(model, rows, group, steps=steps, probability=probability)]
         advance(len(rows))
     return np.concatenate(means)
 

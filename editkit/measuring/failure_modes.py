@@ -54,4 +54,4 @@ def _way(before: Cell, after: Cell, text: bool) -> str:
 
 def _likeliest(cell: Cell) -> float:
     """The highest mean log-probability per token among the choices, as the store keeps them."""
-    return max(float(part) for part in cell.output.split())
+    return max(map(float, cell.output.split()))

@@ -71,7 +71,7 @@ class Ledger:
         return self.model.architecture.mask(units)[None]
 
     def knockout(self, units: Iterable[Unit] = ()) -> tuple[Knockout]:
-        """The same of units of both kinds, for wherever masks are taken."""
+        """One knockout of heads and neurons, which may stand wherever masks may."""
         return (self.model.architecture.knockout(units),)
 
     def cells(self, question: Question, masks: Masks) -> list[list[Cell]]:

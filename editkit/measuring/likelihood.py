@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from editkit.checkpoints.knockout import Knockout
+from editkit.checkpoints.knockout import Knockout, union
 from editkit.errors import EditkitError
 from editkit.measuring.answers import AnswerMeasure, task_scores
-from editkit.measuring.columns import knocked_out
-from editkit.measuring.ledger import Ledger, Question
+from editkit.measuring.ledger import Ledger, Masks, Question
 from editkit.measuring.store import Cell
 from editkit.tasks.task import Example, Generate, Likelihood, Loglikelihood, Output, Task
 
@@ -44,7 +43,9 @@ class LikelihoodMeasure:
     task: Task
     anchors: tuple[Anchor, ...]
     columns: tuple[Knockout, ...] | None = None
-    """What each column of a mask knocks out; None: every head alone, in the order of ``architecture.heads``."""
+    """What each column of a mask knocks out: units that go together are one candidate, so that half a million neurons
+    are searched as a few hundred groups. None: every head alone, in the order of ``architecture.heads``.
+    """
 
     @property
     def examples(self) -> int:
@@ -62,8 +63,16 @@ class LikelihoodMeasure:
             return answer_probability(outputs, picks[example.id])
 
         asked = [(anchor.example, anchor.requests) for anchor in chosen]
-        cells = self.ledger.cells(Question(self.task, "likelihood", asked, judge), knocked_out(self.columns, masks))
+        cells = self.ledger.cells(Question(self.task, "likelihood", asked, judge), self._out(masks))
         return np.array([[cell.value for cell in row] for row in cells]).reshape(len(masks), len(chosen))
+
+    def _out(self, masks: np.ndarray) -> Masks:
+        """What each row of bool[m, columns] knocks out."""
+        if self.columns is None:
+            return masks
+        if masks.ndim != 2 or masks.shape[1] != len(self.columns):
+            raise AssertionError(f"masks of shape {masks.shape} for {len(self.columns)} columns")
+        return [union(self.columns[column] for column in np.flatnonzero(row).tolist()) for row in masks]
 
 
 SearchMeasure = LikelihoodMeasure | AnswerMeasure

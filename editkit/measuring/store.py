@@ -117,8 +117,8 @@ class Store:
 
     def _digest(self, space: int) -> str:
         with _told(self.path):
-            found = self.connection.execute("SELECT digest FROM space WHERE id = ?", (space,)).fetchone()
-        return found[0] if found else ""
+            row = self.connection.execute("SELECT digest FROM space WHERE id = ?", (space,)).fetchone()
+        return row[0] if row else ""
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -1,6 +1,6 @@
 """How many tokens go into a batch: batches shrink until they fit.
 
-for places, answers in within_memory(range(512), run, Budget(131_072), single=str): ...   # halved as often as needed
+for numbers, answers in within_memory(range(512), run, Budget(131_072), single=str): ...   # halved as often as needed
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ METAL = 1 << 32
 """Bytes of a tensor from which on operations on Apple's GPUs abort (pytorch issue 149325)."""
 
 Row = TypeVar("Row")
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -58,8 +58,8 @@ def first_batch(network: Any, most: int) -> Budget:
 
 
 def within_memory(
-    rows: Sequence[Row], run: Callable[[list[Row]], Found], budget: Budget, *, single: Callable[[Row], str]
-) -> Iterator[tuple[list[Row], Found]]:
+    rows: Sequence[Row], run: Callable[[list[Row]], Result], budget: Budget, *, single: Callable[[Row], str]
+) -> Iterator[tuple[list[Row], Result]]:
     """Run on all rows at once; where memory runs out, on half as many, and the budget stays smaller.
 
     Args:
@@ -70,21 +70,21 @@ def within_memory(
     """
     waiting = [list(rows)]
     while waiting:
-        part = waiting.pop(0)
+        batch = waiting.pop(0)
         try:
-            found = run(part)
+            result = run(batch)
         except (RuntimeError, MemoryError) as error:
             if not (isinstance(error, MemoryError) or any(sign in str(error) for sign in FULL)):
                 raise
-            if len(part) == 1:
+            if len(batch) == 1:
                 raise OutOfMemory(
-                    f"Out of memory on {single(part[0])}. "
+                    f"Out of memory on {single(batch[0])}. "
                     "Use a device with more memory, --dtype bfloat16, or shorter examples."
                 ) from error
-            half = len(part) // 2
-            waiting[:0] = [part[:half], part[half:]]
-            budget.tokens = max(1, budget.tokens * half // len(part))
+            half = len(batch) // 2
+            waiting[:0] = [batch[:half], batch[half:]]
+            budget.tokens = max(1, budget.tokens * half // len(batch))
         else:
-            yield part, found
+            yield batch, result
             continue
         free()  # here, where the error no longer holds the batch's tensors

@@ -107,7 +107,7 @@ def shared_length(contexts: Sequence[list[int]]) -> int:
 
 
 def distinct(out: Sequence[Knockout] | None, rows: Sequence[int]) -> dict[int, int]:
-    """The number of what is out in each place, equal knockouts having equal numbers, counted from 0 as they come."""
+    """Row -> the number of what is out in it, equal knockouts having equal numbers, counted from 0 as they come."""
     if out is None:
         return dict.fromkeys(rows, 0)
     numbers: dict[Knockout, int] = {}

@@ -72,9 +72,9 @@ def window_of(config: Any, tokenizer: Any) -> int | None:
     for name in ("n_positions", "max_position_embeddings", "n_ctx"):
         if (value := getattr(text, name, None)) is not None:
             return _length(name, value)
-    length = getattr(tokenizer, "model_max_length", None)
-    # Tokenizers that know no limit carry a number of 31 digits.
-    return None if length is None or (found := _length("model_max_length", length)) >= 10**15 else found
+    value = getattr(tokenizer, "model_max_length", None)
+    length = None if value is None else _length("model_max_length", value)
+    return None if length is None or length >= 10**15 else length  # of 31 digits where a tokenizer knows no limit
 
 
 def _length(name: str, value: Any) -> int:

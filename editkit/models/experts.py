@@ -22,7 +22,7 @@ from editkit.models.token_rows import TokenRows
 
 @dataclass(frozen=True)
 class Off:
-    """Neurons of one expert: ``index`` int[n], each off in the row at its place in ``rows``; None: in every row."""
+    """Neurons of one expert, int[n]: neuron ``index[i]`` is off in row ``rows[i]``; ``rows`` None: in every row."""
 
     site: Site
     rows: np.ndarray | None
@@ -51,11 +51,11 @@ def switch(module: torch.nn.Module, offs: Sequence[Off], tokens: TokenRows | Non
         edited = output.clone()
         for rows, cut in cuts:
             pick = torch.as_tensor(rows, device=output.device)
-            given = [_rows_of(part, pick, tokens) for part in args]
-            named = {name: _rows_of(part, pick, tokens) for name, part in kwargs.items()}
+            given = [_rows_of(value, pick, tokens) for value in args]
+            named = {name: _rows_of(value, pick, tokens) for name, value in kwargs.items()}
             with _zeroed(module, cut):
-                part = module.forward(*given, **named)
-            _split(edited, tokens)[:, pick] = _split(part, tokens, len(pick))
+                again = module.forward(*given, **named)
+            _split(edited, tokens)[:, pick] = _split(again, tokens, len(pick))
         return edited
 
     return module.register_forward_hook(hook, with_kwargs=True)
@@ -67,9 +67,8 @@ def _by_rows(offs: Sequence[Off]) -> list[tuple[np.ndarray | None, Cut]]:
         return [(None, {off.site: off.index for off in offs})]
     of_row: dict[int, dict[Site, np.ndarray]] = {}
     for off in offs:
-        rows = np.zeros(0, int) if off.rows is None else off.rows
-        for row in np.unique(rows):
-            of_row.setdefault(int(row), {})[off.site] = off.index[rows == row]
+        for row in np.unique(np.asarray(off.rows)):
+            of_row.setdefault(int(row), {})[off.site] = off.index[off.rows == row]
     alike: dict[tuple[tuple[int, bytes], ...], list[int]] = {}
     for row, cut in sorted(of_row.items()):
         alike.setdefault(tuple((site.expert, index.tobytes()) for site, index in cut.items()), []).append(row)

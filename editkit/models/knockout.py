@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -61,7 +62,7 @@ def gated(model: torch.nn.Module, architecture: Architecture, gates: torch.Tenso
     Args:
         gates: float[batch, heads] or float[heads]; cast to the activations' dtype.
     """
-    _fit(tuple(gates.shape), architecture)
+    architecture.check_shape(gates.shape)
     with ExitStack() as stack:
         for site, start in zip(architecture.sites, architecture.starts.tolist(), strict=False):
             stack.enter_context(scaled(model, site, gates[..., start : start + site.units]))
@@ -80,7 +81,8 @@ def scaled(model: torch.nn.Module, site: Site, gates: torch.Tensor) -> Iterator[
         rows = TokenRows(model, len(gates)) if gates.ndim == 2 else None
         stack.callback(rows.close if rows else lambda: None)
         for module in _modules(dict(model.named_modules(remove_duplicate=False)), site):
-            stack.callback(module.register_forward_pre_hook(_scale(site, gates, rows)).remove)
+            hook = _multiplied(site, partial(_widen, site, gates), rows)
+            stack.callback(module.register_forward_pre_hook(hook).remove)
         yield
 
 
@@ -96,13 +98,12 @@ class Gates:
     def set(self, masks: Masks) -> None:
         """Replace the masks; the hooks of the previous ones are gone even if these do not fit."""
         self.close()
-        each = _normalise(masks, self._architecture)
-        rows = 1 if isinstance(each, Knockout) else len(each)
-        hits = list(_hits([each] if isinstance(each, Knockout) else each, self._architecture))
-        batched = not isinstance(each, Knockout)
+        out = _normalise(masks, self._architecture)
+        batched, rows = (False, [out]) if isinstance(out, Knockout) else (True, out)
+        hits = list(_hits(rows, self._architecture))
         tokens = None
         if batched and any(site.kind == "neuron" for site, *_ in hits):
-            tokens = TokenRows(self._model, rows)
+            tokens = TokenRows(self._model, len(rows))
             self._attached.callback(tokens.close)
         routed: dict[int, tuple[torch.nn.Module, list[experts.Off]]] = {}
         for site, row, index in hits:
@@ -112,11 +113,11 @@ class Gates:
                     off = experts.Off(site, row if batched else None, index)
                     routed.setdefault(id(module), (module, []))[1].append(off)
                 continue
-            keep = torch.ones((rows, site.units) if batched else (site.units,), dtype=torch.bool)
-            keep[(torch.from_numpy(row), torch.from_numpy(index)) if batched else torch.from_numpy(index)] = False
+            keep = torch.ones((len(rows), site.units), dtype=torch.bool)
+            keep[torch.from_numpy(row), torch.from_numpy(index)] = False
             for module in modules:
-                handle = module.register_forward_pre_hook(_switch(site, keep, tokens))
-                self._attached.callback(handle.remove)
+                hook = _multiplied(site, cache(partial(_widen, site, keep if batched else keep[0])), tokens)
+                self._attached.callback(module.register_forward_pre_hook(hook).remove)
         for module, offs in routed.values():
             self._attached.callback(experts.switch(module, offs, tokens).remove)
 
@@ -127,14 +128,13 @@ class Gates:
 
 def _hits(rows: Sequence[Knockout], architecture: Architecture) -> Iterator[tuple[Site, np.ndarray, np.ndarray]]:
     """Each site with a unit that is off in some row: the site, and the row and the unit's index of each, int[n]."""
-    sites = (*architecture.sites, *architecture.neuron_sites)
     places = np.concatenate([each.places for each in rows]).astype(np.int64) if rows else np.zeros(0, np.int64)
     row = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
     number = np.searchsorted(architecture.starts, places, side="right") - 1
     order = np.argsort(number, kind="stable")
     numbers, first = np.unique(number[order], return_index=True)
     for site, here in zip(numbers.tolist(), np.split(order, first[1:]), strict=False):
-        yield sites[site], row[here], places[here] - architecture.starts[site]
+        yield architecture.all_sites[site], row[here], places[here] - architecture.starts[site]
 
 
 def head_modules(model: torch.nn.Module, architecture: Architecture) -> list[tuple[Site, torch.nn.Module]]:
@@ -172,7 +172,7 @@ def _normalise(masks: Masks, architecture: Architecture) -> Knockout | Sequence[
         return masks
     if isinstance(masks, np.ndarray | torch.Tensor):
         rows = np.asarray(torch.as_tensor(masks).to(device="cpu", dtype=torch.bool))
-        _fit(rows.shape, architecture)
+        architecture.check_shape(rows.shape)
         return architecture.knockouts(rows) if rows.ndim == 2 else architecture.knockouts(rows[None])[0]
     listed = list(masks)
     if listed and isinstance(listed[0], Knockout):
@@ -180,42 +180,25 @@ def _normalise(masks: Masks, architecture: Architecture) -> Knockout | Sequence[
     return architecture.knockout(unit for unit in listed if not isinstance(unit, Knockout))
 
 
-def _fit(shape: Sequence[int], architecture: Architecture) -> None:
-    if len(shape) not in (1, 2) or shape[-1] != len(architecture.heads):
-        raise EditkitError(
-            f"Masks of a {architecture.model_type} with {len(architecture.heads)} heads have the shape "
-            f"[{len(architecture.heads)}] or [batch, {len(architecture.heads)}]; found {list(shape)}."
-        )
-
-
 Hook = Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...]]
 
 
-def _switch(site: Site, keep: torch.Tensor, tokens: TokenRows | None) -> Hook:
-    """A hook that multiplies the projection's input by 0s and 1s, widened once per device and dtype."""
-    widened: dict[tuple[torch.device, torch.dtype], torch.Tensor] = {}
+def _multiplied(
+    site: Site, widened: Callable[[torch.device, torch.dtype], torch.Tensor], tokens: TokenRows | None
+) -> Hook:
+    """A hook that multiplies the projection's input by ``widened``, a number for each coordinate."""
 
     def hook(module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         states = args[0]
-        where = (states.device, states.dtype)
-        if where not in widened:
-            widened[where] = _widen(site, keep, states)
-        return (states * _align(site, widened[where], states, tokens), *args[1:])
+        gates = widened(states.device, states.dtype)
+        return (states * _align(site, gates, states, tokens), *args[1:])
 
     return hook
 
 
-def _scale(site: Site, gates: torch.Tensor, tokens: TokenRows | None = None) -> Hook:
-    def hook(module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        states = args[0]
-        return (states * _align(site, _widen(site, gates, states), states, tokens), *args[1:])
-
-    return hook
-
-
-def _widen(site: Site, gates: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
-    """[..., units] -> [..., units * width], where the activations are."""
-    gates = gates.to(device=states.device, dtype=states.dtype)
+def _widen(site: Site, gates: torch.Tensor, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """[..., units] -> [..., units * width], as the activations are."""
+    gates = gates.to(device=device, dtype=dtype)
     return gates if site.width == 1 else gates.repeat_interleave(site.width, dim=-1)
 
 

@@ -9,10 +9,10 @@ Rows of one batch may carry different knockouts, in scoring and in generation; t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from editkit.checkpoints.knockout import Knockout
 from editkit.checkpoints.source import Source
 from editkit.models import padding
 from editkit.models.batch_budget import Budget, within_memory
-from editkit.models.batches import Batch, batches, distinct
+from editkit.models.batches import batches, distinct
 from editkit.models.drawing import Drawn
 from editkit.models.encoding import Encoded, encode, window_of
 from editkit.models.knockout import knocked_out
@@ -81,14 +81,14 @@ class LanguageModel:
 
     @property
     def placement(self) -> Placement:
-        """Of a model that takes its place while this one is ``parked``: part by part on the same devices."""
+        """For a model that is loaded while this one is ``parked``: each layer on the same device."""
         devices = layout(self.network)
         same = self.asked.device if not devices or partly_outside(devices) else devices
         return replace(self.asked, device=same, dtype=self.dtype)
 
     @property
     def rounding(self) -> float:
-        """The share of a log-probability that two runs may differ by. None on a CPU, whose kernels do not change."""
+        """By what share of a log-probability two runs may differ: 0 on a CPU, whose kernels do not change."""
         return 0.0 if self.device.type == "cpu" else 1e-4 if self.dtype == "float32" else 1e-2
 
     def generate(self, prompts: Sequence[str], *, max_new_tokens: int = 64, chat: bool = True) -> list[str]:
@@ -120,13 +120,18 @@ class LanguageModel:
         outputs: list[Output | None] = [None] * len(requests)
         out = None if masks is None else self.architecture.knockouts(masks)
         layers = self._first_layers(out, len(requests))
+
+        def one(row: int) -> str:
+            return f"a single request of {len(encoded[row][0])} tokens on {self.device}"
+
         for batch in batches(
             *(requests, encoded, out, layers),
             prefixes=self.prefixes,
             padded=self.padded,
             budget=lambda: self.budget.tokens,
         ):
-            for rows, answers in self._fitting(batch, requests, encoded, out):
+            run = partial(self._run, requests, encoded, out, batch.prefix)
+            for rows, answers in within_memory(batch.rows, run, self.budget, single=one):
                 for row, answer in zip(rows, answers, strict=True):
                     outputs[row] = answer
                 arrived(rows, answers)
@@ -143,43 +148,29 @@ class LanguageModel:
         first = {each: self.architecture.first_layer(each) or 0 for each in set(out)}
         return np.array([first[each] for each in out], dtype=int)
 
-    def _fitting(
+    def _run(
         self,
-        batch: Batch,
         requests: Sequence[Request],
         encoded: Sequence[Encoded],
         out: Knockouts | None,
-    ) -> Iterator[tuple[list[int], list[Output]]]:
-        """Run one batch, halved as often as memory demands."""
-        return within_memory(
-            batch.rows,
-            lambda rows: self._run(replace(batch, rows=rows), requests, encoded, out),
-            self.budget,
-            single=lambda row: f"a single request of {len(encoded[row][0])} tokens on {self.device}",
-        )
-
-    def _run(
-        self, batch: Batch, requests: Sequence[Request], encoded: Sequence[Encoded], out: Knockouts | None
+        prefix: int,
+        batch: Sequence[int],
     ) -> list[Output]:
-        rows, first = [encoded[row] for row in batch.rows], requests[batch.rows[0]]
-        without = None if out is None else [out[row] for row in batch.rows]
+        """Answer the requests of a batch, all of which begin with the same ``prefix`` tokens."""
+        rows, first = [encoded[row] for row in batch], requests[batch[0]]
+        without = None if out is None else [out[row] for row in batch]
         shared = 0 if isinstance(first, Generate) else int(self._first_layers(without, len(rows)).min())
         with torch.inference_mode():
-            before = self._prefix(rows[0][0][: batch.prefix], without, len(rows), shared) if batch.prefix else None
+            before = self._prefix(rows[0][0][:prefix], without, len(rows), shared) if prefix else None
             with self._without(without):
                 if isinstance(first, Generate):
                     contexts = [context for context, _ in rows]
-                    draws = [getattr(requests[row], "draw", 0) for row in batch.rows]
+                    draws = [getattr(requests[row], "draw", 0) for row in batch]
                     return list(self._generate(contexts, first, draws, before))
                 return list(self.likelihoods(rows, shared=shared, prefix=before))
 
-    @contextmanager
-    def _without(self, out: Knockouts | None) -> Iterator[None]:
-        if not any(out or ()):
-            yield
-        else:
-            with knocked_out(self.network, self.architecture, out or ()):
-                yield
+    def _without(self, out: Knockouts | None) -> AbstractContextManager[Any]:
+        return knocked_out(self.network, self.architecture, out) if out and any(out) else nullcontext()
 
     def _prefix(self, tokens: list[int], out: Knockouts | None, rows: int, shared: int) -> Prefix:
         """Run what all rows begin with, once per distinct mask, and once at all below the first knockout."""

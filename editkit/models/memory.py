@@ -32,8 +32,8 @@ def available() -> int:
 def parked(network: Any) -> Iterator[None]:
     """The weights wait in main memory, so that another model may have the devices; after an error they stay there.
 
-    A network of which a part lies in main memory or on the disk, or that main memory has no room for, stays where it
-    is: the other one gets what is left.
+    A network that lies in main memory or on the disk with some modules, or that main memory has no room for, stays
+    where it is: the other one gets what is left.
     """
     where, devices = network.device, layout(network)
     if where.type == "cpu" or partly_outside(devices) or available() < network.get_memory_footprint():
@@ -75,13 +75,13 @@ def check_room(network: Any) -> None:
 
 
 def layout(network: Any) -> dict[str, Any]:
-    """Which part of a network lies on which device, where it is spread over several; {} where it is not."""
+    """Module path -> device, where a network is spread over several devices; {} where it is not."""
     devices = dict(getattr(network, "hf_device_map", {}))
     return devices if len(set(map(str, devices.values()))) > 1 else {}
 
 
 def partly_outside(devices: Mapping[str, Any]) -> bool:
-    """Whether a part lies in main memory or on the disk."""
+    """Whether some modules lie in main memory or on the disk."""
     return not {"cpu", "disk"}.isdisjoint(map(str, devices.values()))
 
 

@@ -3,8 +3,8 @@
     [pad pad 7 3 9]  or  [7 3 9 pad pad]   must give what   [7 3 9]   gives
 
 Generation pads before a row, scoring behind it. Some models of transformers let the padding in: a state runs over it,
-or places are counted from it. ``harmless`` finds them out at load, and their rows share a batch only with rows of the
-same length (``batches``).
+or positions are counted from it. ``harmless`` finds them out at load, and their rows share a batch only with rows of
+the same length (``batches``).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ class Placement:
 
     Args:
         device: ``auto`` takes a GPU if there is one; ``cpu``, ``cuda``, ``cuda:1``, ``mps``, or ``balanced`` to spread
-            the layers over all GPUs. A table says which part goes where (``memory.layout``).
+            the layers over all GPUs. A table says which module goes where (``memory.layout``).
         dtype: ``auto`` keeps the checkpoint's own; else ``float32``, ``bfloat16`` or ``float16``.
         trust_remote_code: run Python files that came with the checkpoint. Off: such models are refused.
     """

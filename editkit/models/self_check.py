@@ -116,24 +116,23 @@ def _has_weight(model: torch.nn.Module, architecture: Architecture, layer: int) 
     return any(weight.is_meta or bool(weight.any()) for weight in weights)
 
 
-def _reads_ahead(model: torch.nn.Module) -> bool:
+def _reads_ahead(model: Any) -> bool:
     """Whether the first token's highest logit has a gradient by a later token's embedding.
 
     A causal mask makes it exactly zero at any precision, where a difference of two runs would show noise as well. Of
     all logits together it would overflow in float16. False, too, for models without gradients, or where even this one
     overflows: then nothing is known.
     """
-    network: Any = model
     embedded: list[torch.Tensor] = []
 
     def keep(module: torch.nn.Module, args: Any, output: torch.Tensor) -> torch.Tensor:
         embedded.append(output.detach().requires_grad_())
         return embedded[-1].clone()  # some models scale it in place
 
-    handle = network.get_input_embeddings().register_forward_hook(keep)
+    handle = model.get_input_embeddings().register_forward_hook(keep)
     try:
         with torch.enable_grad():
-            first = network(input_ids=_tokens(model, rows=1), use_cache=False).logits[0, 0]
+            first = model(input_ids=_tokens(model, rows=1), use_cache=False).logits[0, 0]
             [slope] = torch.autograd.grad(first.float().amax(), [embedded[0]])
     except REFUSALS:
         return False
@@ -152,23 +151,20 @@ def _alive(model: torch.nn.Module, architecture: Architecture) -> list[Site]:
     return [site for site in architecture.sites if site.layer not in dead]
 
 
-def _same(model: torch.nn.Module, one: torch.Tensor, other: torch.Tensor) -> bool:
+def _same(model: Any, one: torch.Tensor, other: torch.Tensor) -> bool:
     """The same bits on a CPU. Elsewhere the copy that a hook makes may meet another kernel, which rounds otherwise."""
-    network: Any = model
-    if network.device.type == "cpu":
+    if model.device.type == "cpu":
         return torch.equal(one, other)
-    return alike(one.to(network.dtype), other.to(network.dtype))
+    return alike(one.to(model.dtype), other.to(model.dtype))
 
 
-def _tokens(model: torch.nn.Module, *, rows: int) -> torch.Tensor:
+def _tokens(model: Any, *, rows: int) -> torch.Tensor:
     """The same random tokens in every row; the same on every machine."""
-    network: Any = model
-    embeddings = network.get_input_embeddings()
+    embeddings = model.get_input_embeddings()
     size = int(getattr(embeddings, "num_embeddings", None) or embeddings.weight.shape[0])
     generator = torch.Generator().manual_seed(0)
-    return torch.randint(size, (1, TOKENS), generator=generator).expand(rows, -1).to(network.device)
+    return torch.randint(size, (1, TOKENS), generator=generator).expand(rows, -1).to(model.device)
 
 
-def _logits(model: torch.nn.Module, tokens: torch.Tensor) -> torch.Tensor:
-    logits = model(input_ids=tokens, use_cache=False).logits
-    return logits.float().cpu()
+def _logits(model: Any, tokens: torch.Tensor) -> torch.Tensor:
+    return model(input_ids=tokens, use_cache=False).logits.float().cpu()

@@ -27,7 +27,7 @@ def blocks_of(network: torch.nn.Module, architecture: Architecture) -> tuple[tor
     parents = set()
     for site in architecture.sites:
         parts = site.module.split(".")
-        numbered = [place for place, part in enumerate(parts) if part == str(site.layer)]
+        numbered = [at for at, name in enumerate(parts) if name == str(site.layer)]
         if len(numbered) != 1:
             return None
         parents.add(".".join(parts[: numbered[0]]))
@@ -52,7 +52,7 @@ def widened(blocks: Sequence[torch.nn.Module], first: int, rows: torch.Tensor, t
         if isinstance(value, torch.Tensor) and value.ndim >= 2 and value.shape[0] == texts > 1:
             return value.index_select(0, rows.to(value.device))
         if isinstance(value, tuple | list):
-            return type(value)(wide(part) for part in value)
+            return type(value)(wide(each) for each in value)
         return value
 
     def at_first(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
@@ -70,12 +70,12 @@ def widened(blocks: Sequence[torch.nn.Module], first: int, rows: torch.Tensor, t
 
     def after(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         states = args[:1] if args else (kwargs["hidden_states"],)
-        rest, named = later(module, args[1:], {key: part for key, part in kwargs.items() if key != "hidden_states"})
+        rest, named = later(module, args[1:], {key: value for key, value in kwargs.items() if key != "hidden_states"})
         return ((*states, *rest), named) if args else ((), named | {"hidden_states": states[0]})
 
     with ExitStack() as stack:
-        for place, block in enumerate(blocks[first:]):
-            handle = block.register_forward_pre_hook(after if place else at_first, with_kwargs=True)
+        for number, block in enumerate(blocks[first:]):
+            handle = block.register_forward_pre_hook(after if number else at_first, with_kwargs=True)
             stack.callback(handle.remove)
         yield
 
@@ -106,7 +106,7 @@ def shareable(network: torch.nn.Module, architecture: Architecture) -> tuple[tor
 def keeping(network: Any, positions: int) -> dict[str, int]:
     """The option that leaves out the logits of all but the last positions, where a model knows it.
 
-    Counted, not listed: a list of places would lie on another device than the last of several.
+    Counted, not listed: a list of positions would lie on another device than the last of several.
     """
     known = "logits_to_keep" in inspect.signature(type(network).forward).parameters
     return {"logits_to_keep": positions} if known else {}
@@ -116,8 +116,8 @@ def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two computations of the same logits differ by rounding alone.
 
     Other batch shapes round differently: in float32 by a millionth of the spread, in bfloat16 by a hundredth, and by
-    more in deep models, where single logits stray. So in half precision a place is judged by its mean over the
-    vocabulary. The bounds are ten times that and more; a mix-up of rows or places is off by the spread itself.
+    more in deep models, where single logits stray. So in half precision a position is judged by its mean over the
+    vocabulary. The bounds are ten times that and more; a mix-up of rows or positions is off by the spread itself.
     """
     if one.shape != other.shape:
         return False

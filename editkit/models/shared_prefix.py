@@ -3,7 +3,7 @@
     50 questions behind the same 900 tokens of worked examples, 2 masks: the 900 tokens run twice, not 100 times
 
 Few-shot prompts and long instructions begin alike. Models whose cache is more than keys and values of all positions
-(recurrent states, sliding windows), or that place a row's tokens otherwise, are found out by ``reusable`` and left
+(recurrent states, sliding windows), or that count positions otherwise, are found out by ``reusable`` and left
 alone.
 """
 
@@ -22,7 +22,7 @@ from editkit.models.shared_layers import REFUSALS, alike, keeping
 class Prefix:
     """The first ``length`` tokens of every row, run: ``cache`` has one row per distinct mask, or one for all of them.
 
-    ``which`` (int[rows]) names each row's place in the cache.
+    ``which`` (int[rows]): each row's row of the cache.
     """
 
     length: int
@@ -52,14 +52,11 @@ class _Served(DynamicLayer):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        found = [
-            torch.cat([self._before(kept, len(new)), new], dim=-2)
-            for kept, new in ((self.keys, key_states), (self.values, value_states))
-        ]
-        return found[0], found[1]
+        return self._before(self.keys, key_states), self._before(self.values, value_states)
 
-    def _before(self, kept: Any, rows: int) -> torch.Tensor:
-        return kept.expand(rows, *kept.shape[1:]) if len(kept) == 1 else kept.index_select(0, self._which)
+    def _before(self, kept: Any, new: torch.Tensor) -> torch.Tensor:
+        rows = kept.expand(len(new), *kept.shape[1:]) if len(kept) == 1 else kept.index_select(0, self._which)
+        return torch.cat([rows, new], dim=-2)
 
 
 def run(network: Any, ids: torch.Tensor, which: torch.Tensor) -> Prefix:
@@ -67,7 +64,7 @@ def run(network: Any, ids: torch.Tensor, which: torch.Tensor) -> Prefix:
 
     Args:
         ids: int[1 or distinct masks, length]; a single row may widen on its way (``shared_layers.widened``).
-        which: int[rows], each row's place among the masks.
+        which: int[rows], the number of each row's mask.
     """
     cache = DynamicCache(config=network.config)
     network(input_ids=ids, past_key_values=cache, use_cache=True, **keeping(network, 1))

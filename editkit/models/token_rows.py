@@ -27,4 +27,4 @@ class TokenRows:
 
     def _note(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         given = (kwargs.get("input_ids"), kwargs.get("inputs_embeds"), *args)
-        self.each = next((part.shape[1] for part in given if isinstance(part, torch.Tensor) and part.ndim > 1), 0)
+        self.each = next((each.shape[1] for each in given if isinstance(each, torch.Tensor) and each.ndim > 1), 0)

@@ -49,18 +49,15 @@ def weights_of(network: torch.nn.Module, architecture: Architecture, units: Knoc
     """
     modules = dict(network.named_modules())
     names = {id(parameter): name for name, parameter in network.named_parameters()}
-    parts: dict[str, torch.Tensor] = {}
+    chosen: dict[str, torch.Tensor] = {}
 
-    def take(module: torch.nn.Module, name: str, axis: int, chosen: np.ndarray) -> None:
+    def take(module: torch.nn.Module, name: str, axis: int, index: np.ndarray) -> None:
         parameter = module.get_parameter(name)
         name = names[id(parameter)]
-        part = parts.setdefault(name, torch.zeros(parameter.shape, dtype=torch.bool, device=parameter.device))
-        part.index_fill_(axis, torch.from_numpy(chosen).to(parameter.device), True)
+        mask = chosen.setdefault(name, torch.zeros(parameter.shape, dtype=torch.bool, device=parameter.device))
+        mask.index_fill_(axis, torch.from_numpy(index).to(parameter.device), True)
 
-    sites = (*architecture.sites, *architecture.neuron_sites)
-    numbers = np.searchsorted(architecture.starts, units.places, side="right") - 1
-    for number in np.unique(numbers).tolist():
-        site, index = sites[number], (units.places[numbers == number] - architecture.starts[number]).astype(np.int64)
+    for site, index in architecture.by_site(units):
         if site.expert != PLAIN:
             raise EditkitError(f"{site.module}: neurons of routed experts cannot be trained alone.")
         read = modules[site.module]
@@ -70,7 +67,7 @@ def weights_of(network: torch.nn.Module, architecture: Architecture, units: Knoc
             take(written, "weight", 1 - site.axis, rows)
             if written.bias is not None:
                 take(written, "bias", 0, rows)
-    return parts
+    return chosen
 
 
 def all_weights(network: torch.nn.Module) -> Parts:
@@ -85,7 +82,7 @@ def all_but(network: torch.nn.Module, parts: Parts) -> Parts:
 
 def count(parts: Parts) -> int:
     """How many numbers are trained."""
-    return sum(int(part.sum()) for part in parts.values())
+    return sum(int(mask.sum()) for mask in parts.values())
 
 
 @contextmanager
@@ -120,8 +117,8 @@ def trained(
 
     losses: list[float] = []
     try:
-        for steps, places in enumerate(_batches(len(rows), training, rng), 1):
-            gradients = _gradients(model, parameters, [rows[place] for place in places], losses)
+        for steps, batch in enumerate(_batches(len(rows), training, rng), 1):
+            gradients = _gradients(model, parameters, [rows[number] for number in batch], losses)
             for name, gradient in gradients.items():
                 copies[name].grad = gradient[chosen[name]].float()
             optimizer.step()
@@ -150,7 +147,7 @@ def _gradients(
 
 
 def _batches(rows: int, training: Training, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """``steps`` batches of places, from shuffled rounds through all rows."""
+    """``steps`` batches of row numbers, from shuffled rounds through all rows."""
     size = min(training.batch, rows)
     rounds = -(-training.steps * size // rows)
     order = np.concatenate([rng.permutation(rows) for _ in range(rounds)])
@@ -161,10 +158,10 @@ def _writers(modules: Mapping[str, torch.nn.Module], site: Site) -> list[torch.n
     """The linear maps beside a down projection whose outputs are its neurons: once, or twice (gate and up in one)."""
     parent, _, own = site.module.rpartition(".")
     beside = [child for name, child in modules[parent].named_children() if name != own]
-    found = [child for child in beside if _outputs(child, site) in (site.units, 2 * site.units)]
-    if not found:
+    writers = [child for child in beside if _outputs(child, site) in (site.units, 2 * site.units)]
+    if not writers:
         raise EditkitError(f"{site.module}: which rows write its neurons cannot be told, so they cannot be trained.")
-    return found
+    return writers
 
 
 def _outputs(module: torch.nn.Module, site: Site) -> int:

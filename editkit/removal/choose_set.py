@@ -150,10 +150,9 @@ def search(likelihoods: Likelihoods, localization: Localization, recipe: Recipe)
     drops, damages = likelihoods.lost(groups)
     budget = Budget(SHARE * recipe.damage.each, SHARE * recipe.damage.mean, recipe.max_heads)
     searched = ordered_search if recipe.units == "neurons" else set_search
-    points = searched(drops, damages, len(groups), budget).points
     return tuple(
         likelihoods.point(tuple(unit for group in point.units for unit in groups[group]), point.drops, point.damages)
-        for point in points
+        for point in searched(drops, damages, len(groups), budget)
     )
 
 

@@ -28,6 +28,7 @@ from typing import Any
 
 from editkit.errors import EditkitError
 from editkit.tasks import sandbox
+from editkit.tasks.builtin.code import code_of
 from editkit.tasks.degeneration import degeneration
 from editkit.tasks.jsonl import max_new_tokens, setting
 from editkit.tasks.task import Example, Generate, Output, Request, Score
@@ -36,7 +37,9 @@ KEYS = ("code", "rows", "name", "chat", "max_new_tokens")
 STOPS = ("\nclass ", "\ndef ", "\n#", "\nif ", "\nprint(", "\n```", '\n"""', "\nassert ")
 """Where a base model that completes a function has begun something else."""
 
-_FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL | re.IGNORECASE)
+MakeExample = Callable[[Mapping[str, Any]], Example]
+MakeProgram = Callable[[Example, str], tuple[str, str]]
+"""Example and answer -> program and tests."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Execution:
 
     name: str
     rows: tuple[Example, ...]
-    program: Callable[[Example, str], tuple[str, str]] = field(repr=False)
+    program: MakeProgram = field(repr=False)
     chat: bool
     max_new_tokens: int
     chance: float = 0.0
@@ -99,16 +102,10 @@ def task(
     )
     tokens = max_new_tokens(table, 512, where)
     rows = _local(folder / file) if file else _hub(*source)
-    examples = tuple(_example(example, row, place, file or source[0]) for place, row in enumerate(rows, 1))
+    examples = tuple(_example(example, row, line, file or source[0]) for line, row in enumerate(rows, 1))
     if not examples:
         raise EditkitError(f"{where}: {file} holds no rows.")
     return Execution(name, examples, program, chat, tokens)
-
-
-def code_of(text: str) -> str:
-    """The Python in an answer: its first fenced block, or all of it."""
-    found = _FENCE.search(text)
-    return found[1] if found else text
 
 
 def humaneval_program(example: Example, answer: str) -> tuple[str, str]:
@@ -153,29 +150,23 @@ def _mbpp(row: Mapping[str, Any]) -> Example:
     return Example(f"mbpp/{row['task_id']}", prompt, facts=facts)
 
 
-SETS: dict[
-    str,
-    tuple[tuple[str, str | None], Callable[[Mapping[str, Any]], Example], Callable[[Example, str], tuple[str, str]]],
-] = {
+SETS: dict[str, tuple[tuple[str, str | None], MakeExample, MakeProgram]] = {
     "humaneval": (("openai/openai_humaneval", None), _humaneval, humaneval_program),
     "mbpp": (("google-research-datasets/mbpp", "full"), _mbpp, mbpp_program),
 }
 
 
-def _example(make: Callable[[Mapping[str, Any]], Example], row: Any, place: int, where: str) -> Example:
+def _example(make: MakeExample, row: Any, line: int, where: str) -> Example:
     try:
-        found = make(row)
-        if not all(isinstance(part, str) for part in _flat(found.facts)):
+        example = make(row)
+        values = [each for value in example.facts.values() for each in (value if isinstance(value, list) else [value])]
+        if not all(isinstance(value, str) for value in values):
             raise TypeError("its parts are texts and lists of texts")
     except (KeyError, TypeError, AttributeError) as error:
         raise EditkitError(
-            f"{where}, line {place}: not a row of this data set, {error!r}; see editkit/tasks/execution.py."
+            f"{where}, line {line}: not a row of this data set, {error!r}; see editkit/tasks/execution.py."
         ) from error
-    return found
-
-
-def _flat(facts: Mapping[str, Any]) -> list[Any]:
-    return [part for value in facts.values() for part in (value if isinstance(value, list) else [value])]
+    return example
 
 
 def _local(path: Path) -> list[Any]:
@@ -186,11 +177,11 @@ def _local(path: Path) -> list[Any]:
         raise EditkitError(f"The rows {path} cannot be read: {error}. Expected one JSON object a line.") from error
 
 
-def _hub(name: str, part: str | None) -> list[Any]:
+def _hub(name: str, config: str | None) -> list[Any]:
     from datasets import load_dataset
 
     try:
-        return list(load_dataset(name, part, split="test"))
+        return list(load_dataset(name, config, split="test"))
     except (OSError, ValueError) as error:
         raise EditkitError(
             f"The data set {name} cannot be loaded: {' '.join(str(error).split())[:200]}. Give a local file as `rows`."

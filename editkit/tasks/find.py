@@ -77,7 +77,7 @@ def files(spec: str | Mapping[str, Any], folder: Path = Path(".")) -> list[Path]
 
 def _named(value: Any, folder: Path) -> list[Path]:
     if isinstance(value, Mapping):
-        return [path for part in value.values() for path in _named(part, folder)]
+        return [path for child in value.values() for path in _named(child, folder)]
     if not isinstance(value, str):
         return []
     return [path for path in (folder / value, folder / f"{value.partition(':')[0]}.py") if os.path.isfile(path)]

@@ -258,7 +258,7 @@ def _results(item: Item, outputs: Sequence[Output], chosen: str) -> Mapping[str,
         fresh.resps = [(output.logprob, output.greedy) if isinstance(output, Likelihood) else output]
         fresh.filtered_resps = {}
         instances.append(fresh)
-    next(part for part in item.source._filters if part.name == chosen).apply(instances)
+    next(each for each in item.source._filters if each.name == chosen).apply(instances)
     return item.source.process_results(item.doc, [instance.filtered_resps[chosen] for instance in instances])
 
 
@@ -275,11 +275,11 @@ def _collapsed(outputs: Sequence[Output]) -> str:
 def _metric(items: Mapping[str, Item], given: Mapping[str, Any], label: str) -> tuple[str, str]:
     """(metric, filter): the ones asked for, or the usual ones, tried on a made-up answer to each task of a group."""
     firsts = list({id(item.source): item for item in reversed(list(items.values()))}.values())
-    filters = [part.name for part in firsts[0].source._filters]
+    filters = [each.name for each in firsts[0].source._filters]
     chosen = given.get("filter", next((name for name in FILTERS if name in filters), filters[0]))
-    fit, found = list(METRICS), set[str]()
-    for place, item in enumerate(firsts):
-        if chosen not in (known := [part.name for part in item.source._filters]):
+    fit, metrics = list(METRICS), set[str]()
+    for item in firsts:
+        if chosen not in (known := [each.name for each in item.source._filters]):
             raise EditkitError(f"The lm-eval task {label!r} has no filter {chosen!r}; it has {', '.join(known)}.")
         try:
             results = _results(item, [_made_up(instance) for instance in item.instances], chosen)
@@ -287,11 +287,11 @@ def _metric(items: Mapping[str, Item], given: Mapping[str, Any], label: str) -> 
             raise _refused(label, f"its scoring fails on a single example ({error!r})") from error
         better = item.source.higher_is_better()
         shares = [name for name, value in results.items() if _is_share(value) and better.get(name, True)]
-        fit = shares if place == 0 else [name for name in fit if name in shares]
-        found |= {str(name) for name in results}
+        fit = shares if item is firsts[0] else [name for name in fit if name in shares]
+        metrics |= {str(name) for name in results}
     wanted = given.get("metric", next((name for name in METRICS if name in fit), fit[0] if fit else "none of them"))
     if wanted not in fit:
-        raise _refused(label, f"of its metrics ({', '.join(sorted(found))}), {wanted} scores one example from 0 to 1")
+        raise _refused(label, f"of its metrics ({', '.join(sorted(metrics))}), {wanted} scores one example from 0 to 1")
     return wanted, chosen
 
 

@@ -66,8 +66,8 @@ class Prompts:
         text = str(outputs[0])
         if self.gate and (reason := degeneration(text)):
             return Score(0.0, valid=False, note=reason)
-        value, found = self.scorer(text, {"prompt": example.prompt, **example.facts})
-        return Score(value, note=found)
+        value, note = self.scorer(text, {"prompt": example.prompt, **example.facts})
+        return Score(value, note=note)
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,10 @@ class Choices:
         if len(likely) < len(choices) or not all(math.isfinite(value) for value in likely):
             return Score(0.0, valid=False, note="no finite likelihood")
         # A model without any preference has chosen nothing.
-        best = [place for place, value in enumerate(likely) if value == max(likely)]
+        best = [choice for choice, value in zip(choices, likely, strict=True) if value == max(likely)]
         if len(best) > 1:
             return Score(0.0, valid=False, note="no preference")
-        return Score(float(choices[best[0]] == example.facts["answer"]), note=choices[best[0]])
+        return Score(float(best[0] == example.facts["answer"]), note=best[0])
 
 
 def task(
@@ -193,11 +193,11 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _jsonl_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    for line, part in enumerate(text.split("\n"), 1):
-        if not part.strip():
+    for line, content in enumerate(text.split("\n"), 1):
+        if not content.strip():
             continue
         try:
-            row = json.loads(part)
+            row = json.loads(content)
         except json.JSONDecodeError as error:
             raise EditkitError(
                 f"{path}, line {line}, column {error.colno}: not JSON ({error.msg}). Each line is one object, as in "
@@ -207,8 +207,10 @@ def _jsonl_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
             said = "nested too deeply" if isinstance(error, RecursionError) else "a number of too many digits"
             raise EditkitError(f"{path}, line {line}: {said}. Each line is one flat object.") from error
         if not isinstance(row, dict):
-            raise EditkitError(f'{path}, line {line}: expected an object like {{"prompt": "..."}}, found {part!r:.60}.')
-        if _LONE.search(part) and _LONE_SURROGATE.search(json.dumps(row, ensure_ascii=False)):
+            raise EditkitError(
+                f'{path}, line {line}: expected an object like {{"prompt": "..."}}, found {content!r:.60}.'
+            )
+        if _LONE.search(content) and _LONE_SURROGATE.search(json.dumps(row, ensure_ascii=False)):
             raise EditkitError(
                 f"{path}, line {line}: \\ud800 to \\udfff are halves of a character. Write both, or none."
             )
@@ -226,16 +228,15 @@ def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
             )
         for row in reader:
             if None in row or None in row.values():
-                found = sum(value is not None for key, value in row.items() if key is not None) + len(
-                    row.get(None) or []
-                )
+                fields = [value for key, value in row.items() if key is not None and value is not None]
+                fields += row.get(None) or []
                 raise EditkitError(
-                    f"{path}, line {reader.line_num}: {found} fields under {len(header)} columns. "
+                    f"{path}, line {reader.line_num}: {len(fields)} fields under {len(header)} columns. "
                     'Put double quotes around text with commas: "Hello, there".'
                 )
             cells: dict[str, Any] = {key: value for key, value in row.items() if value != ""}
             if "choices" in cells:
-                cells["choices"] = [part.strip() for part in cells["choices"].split("|")]
+                cells["choices"] = [choice.strip() for choice in cells["choices"].split("|")]
             yield reader.line_num, cells
     except csv.Error as error:
         raise EditkitError(f"{path}, line {reader.line_num}: not CSV ({error}). Close every double quote.") from error
@@ -250,14 +251,14 @@ def _txt_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
 def _choice_facts(facts: dict[str, Any], path: Path, line: int) -> dict[str, Any]:
     """Choices as texts and the answer as one of them; an answer may be given as its place, from 0."""
     choices, answer = facts.get("choices"), facts.get("answer")
-    if not isinstance(choices, list) or len(choices) < 2 or len({str(part) for part in choices}) < len(choices):
+    if not isinstance(choices, list) or len(choices) < 2 or len({str(choice) for choice in choices}) < len(choices):
         raise _bad(path, line, "choices", f"expected two or more different texts, found {choices!r:.60}", "list them")
-    texts = [str(part) for part in choices]
+    texts = [str(choice) for choice in choices]
     if not all(text.strip() for text in texts):
         raise _bad(path, line, "choices", "one of them is empty", "give each choice a text")
-    place = str(answer)
-    if place not in texts and place.isdecimal() and len(place) <= 3 and int(place) < len(texts):
-        answer = texts[int(place)]
+    number = str(answer)
+    if number not in texts and number.isdecimal() and len(number) <= 3 and int(number) < len(texts):
+        answer = texts[int(number)]
     if str(answer) not in texts:
         raise _bad(
             path, line, "answer", f"{answer!r:.60} is none of the choices", "copy one of them, or its place from 0"
@@ -266,19 +267,18 @@ def _choice_facts(facts: dict[str, Any], path: Path, line: int) -> dict[str, Any
 
 
 def _check_answer(answer: Any, kind: str, path: Path, line: int) -> None:
-    parts = answer if isinstance(answer, list) else [answer]
-    if not parts or not all(isinstance(part, str | int | float) and plain(str(part)) for part in parts):
+    answers = answer if isinstance(answer, list) else [answer]
+    if not answers or not all(isinstance(each, str | int | float) and plain(str(each)) for each in answers):
         remedy = f"the scorer {kind} compares with each row's answer"
         raise _bad(path, line, "answer", f"expected text or a number, found {answer!r:.60}", remedy)
-    if kind == "numeric" and (len(parts) > 1 or not numbers(str(answer))):
+    if kind == "numeric" and (len(answers) > 1 or not numbers(str(answer))):
         raise _bad(path, line, "answer", f"expected one number, found {answer!r:.60}", "or use the scorer exact")
 
 
 def _check_splits(rows: tuple[Example, ...], name: str, path: Path) -> None:
-    found = Counter(splits(name, rows).values())
-    counts = {split: found[split] for split in SPLITS}
-    if not all(counts.values()):
-        shown = ", ".join(f"{split} {count}" for split, count in counts.items())
+    counts = Counter(splits(name, rows).values())
+    if len(counts) < len(SPLITS):
+        shown = ", ".join(f"{split} {counts[split]}" for split in SPLITS)
         raise EditkitError(
             f"{path}: {len(rows)} prompts are too few: they are divided over three splits by hash ({shown}). "
             "Give at least 30; 300 or more make a claim."
@@ -322,5 +322,5 @@ def max_new_tokens(table: Mapping[str, Any], default: int, where: str) -> int:
     return tokens
 
 
-def _bad(path: Path, line: int, column: str, found: str, remedy: str) -> EditkitError:
-    return EditkitError(f"{path}, line {line}, column {column!r}: {found}; {remedy}.")
+def _bad(path: Path, line: int, column: str, fault: str, remedy: str) -> EditkitError:
+    return EditkitError(f"{path}, line {line}, column {column!r}: {fault}; {remedy}.")

@@ -101,19 +101,6 @@ def run(program: str, tests: str, *, limits: Limits = Limits()) -> Outcome:
         EditkitError: if this machine has no sandbox; nothing has run then.
     """
     require()
-    return _run(program, tests, limits)
-
-
-def require() -> None:
-    """Raises EditkitError, with what to do, unless a sandbox works on this machine."""
-    if reason := _missing():
-        raise EditkitError(
-            f"Code that a model wrote runs only in a sandbox, and there is none here: {reason} Nothing was run. "
-            "Install bubblewrap on Linux (apt-get install bubblewrap), or leave out the tasks that run code."
-        )
-
-
-def _run(program: str, tests: str, limits: Limits) -> Outcome:
     job = {"program": program, "tests": tests, "memory": limits.memory, "cpu": int(limits.seconds) + 2}
     with ExitStack() as opened:
         task, result = (opened.enter_context(tempfile.TemporaryFile()) for _ in range(2))
@@ -136,6 +123,15 @@ def _run(program: str, tests: str, limits: Limits) -> Outcome:
     said = "".join(sign if sign.isprintable() else " " for sign in verdict[1:].decode("utf-8", "replace")).strip()
     passed = verdict[:1] == b"1"
     return Outcome(passed, "passed" if passed else said or f"the tests ended early, exit status {judge.returncode}")
+
+
+def require() -> None:
+    """Raises EditkitError, with what to do, unless a sandbox works on this machine."""
+    if reason := _missing():
+        raise EditkitError(
+            f"Code that a model wrote runs only in a sandbox, and there is none here: {reason} Nothing was run. "
+            "Install bubblewrap on Linux (apt-get install bubblewrap), or leave out the tasks that run code."
+        )
 
 
 @contextmanager
@@ -195,7 +191,7 @@ def _filter() -> IO[bytes]:
     steps = [(load, 0, 0, 4), (equal, 1, 0, machine), (answer, 0, 0, kill), (load, 0, 0, 0)]
     # x86_64 has a second convention, x32, in numbers from 2**30 on; elsewhere no call has such a number.
     steps += [(at_least, len(listed) + 1, 0, 2**30)]
-    steps += [(equal, len(listed) - place, 0, number) for place, number in enumerate(listed)]
+    steps += [(equal, len(listed) - at, 0, number) for at, number in enumerate(listed)]
     steps += [(answer, 0, 0, allow), (answer, 0, 0, refuse)]
     file = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
     file.write(b"".join(struct.pack("=HBBI", *step) for step in steps))

@@ -34,7 +34,7 @@ import regex
 from editkit.errors import EditkitError, first_line
 
 Judge = Callable[[str, Mapping[str, Any]], tuple[float, str]]
-"""(answer, row) -> (score in [0, 1], what was found)."""
+"""(answer, row) -> (score in [0, 1], what it was given for)."""
 
 SCORERS = ("word", "contains", "regex", "word-list", "exact", "numeric", "python")
 NEED_ANSWER = ("exact", "numeric")
@@ -93,7 +93,7 @@ def scorer(
         return Scorer(kind, "", _numeric, "its last number is the row's answer")
     if kind in OF_THE_ROW and setting is None:
         own, how = (_word, "as a whole word") if kind == "word" else (_contains, "anywhere, also inside a word")
-        return Scorer(kind, repr(None), partial(own, texts=None), f"the row's answer {how}, in any case")
+        return Scorer(kind, repr(None), own, f"the row's answer {how}, in any case")
     if kind == "contains":
         texts = _texts(setting, kind, where)
         rule = f"any of these in any case, also inside a word: {_listed(texts)}"
@@ -148,31 +148,31 @@ def numbers(text: str) -> list[float]:
     return [float(match.replace(",", "").replace("\u2212", "-")) for match in _NUMBER.findall(text)]
 
 
-def _contains(answer: str, row: Mapping[str, Any], *, texts: tuple[str, ...] | None) -> tuple[float, str]:
+def _contains(answer: str, row: Mapping[str, Any], *, texts: tuple[str, ...] | None = None) -> tuple[float, str]:
     wanted = _answers(row) if texts is None else texts
     folded = answer.casefold()
-    found = next((text for text in wanted if text.casefold() in folded), "")
-    return float(bool(found)), found
+    held = next((text for text in wanted if text.casefold() in folded), "")
+    return float(bool(held)), held
 
 
-def _word(answer: str, row: Mapping[str, Any], *, texts: None) -> tuple[float, str]:
+def _word(answer: str, row: Mapping[str, Any]) -> tuple[float, str]:
     return _word_list(answer, row, pattern=_words(_answers(row)))
 
 
 def _regex(answer: str, row: Mapping[str, Any], *, pattern: Any, where: str) -> tuple[float, str]:
     try:
-        found = pattern.search(answer, timeout=PATIENCE)
+        match = pattern.search(answer, timeout=PATIENCE)
     except TimeoutError as error:
         raise EditkitError(
             f"{where}: the pattern {pattern.pattern!r:.80} took more than {PATIENCE:g} s on an answer of {len(answer)} "
             "characters. Nested repeats such as (a+)+ do this: rewrite it without them, or use contains or word-list."
         ) from error
-    return float(found is not None), "" if found is None else found[0]
+    return float(match is not None), "" if match is None else match[0]
 
 
 def _word_list(answer: str, row: Mapping[str, Any], *, pattern: Any) -> tuple[float, str]:
-    found = pattern.search(" ".join(answer.casefold().split()))
-    return float(found is not None), "" if found is None else found[0]
+    match = pattern.search(" ".join(answer.casefold().split()))
+    return float(match is not None), "" if match is None else match[0]
 
 
 def _exact(answer: str, row: Mapping[str, Any]) -> tuple[float, str]:
@@ -209,7 +209,7 @@ def _planned(answer: str, row: Mapping[str, Any], *, name: str, where: str) -> t
 
 def _answers(row: Mapping[str, Any]) -> tuple[str, ...]:
     answer = row["answer"]
-    return tuple(str(part) for part in (answer if isinstance(answer, list | tuple) else [answer]))
+    return tuple(str(each) for each in (answer if isinstance(answer, list | tuple) else [answer]))
 
 
 def _texts(setting: Any, kind: str, where: str) -> tuple[str, ...]:
@@ -260,10 +260,10 @@ def _module_and_function(name: str, where: str, folder: Path) -> tuple[str, str]
     beside = folder / f"{module}.py"
     package = module.partition(".")[0]  # to look for a module inside of a package would import the package
     try:
-        found = beside.is_file() or importlib.util.find_spec(package) is not None
+        exists = beside.is_file() or importlib.util.find_spec(package) is not None
     except (ImportError, ValueError):
-        found = False
-    if not found:
+        exists = False
+    if not exists:
         raise EditkitError(
             f"{where}: the scorer {name!r} cannot be imported: there is no module {module}. Expected {beside}."
         )
@@ -300,8 +300,8 @@ def _reason(error: BaseException, name: str) -> str:
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == file]
     if isinstance(error, SyntaxError) and Path(error.filename or "").name == file:
         lines.append(error.lineno)
-    place = f" in line {lines[-1]} of {file}" if lines else ""
-    return f"{place} ({type(error).__name__}: {first_line(error)})"
+    where = f" in line {lines[-1]} of {file}" if lines else ""
+    return f"{where} ({type(error).__name__}: {first_line(error)})"
 
 
 def _digest(module: ModuleType) -> str:

@@ -79,13 +79,13 @@ def _count(node: Node, known: dict[int, int]) -> int:
         raise ComposerError(problem=f"{where}: an alias stands within what it stands for")
     if known[id(node)] < 0:
         known[id(node)] = 0
-        known[id(node)] = 1 + sum(_count(part, known) for part in _parts(node))
+        known[id(node)] = 1 + sum(_count(child, known) for child in _children(node))
     if known[id(node)] > PARTS:
         raise ComposerError(problem=f"{where}: stands for more than {PARTS} values, aliases written out")
     return known[id(node)]
 
 
-def _parts(node: Node) -> Iterable[Node]:
+def _children(node: Node) -> Iterable[Node]:
     if isinstance(node, ScalarNode):
         return ()
-    return (part for pair in node.value for part in pair) if isinstance(node, MappingNode) else node.value
+    return (child for pair in node.value for child in pair) if isinstance(node, MappingNode) else node.value

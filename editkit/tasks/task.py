@@ -165,8 +165,8 @@ def splits(name: str, examples: Sequence[Example]) -> dict[str, Split]:
 
 def divides_clusters(task: Task) -> bool:
     """Whether examples of one cluster are in several splits: too few clusters to keep them whole."""
-    found = splits(task.name, task.examples())
-    pairs = {(example.cluster, found[example.id]) for example in task.examples() if example.cluster}
+    split = splits(task.name, task.examples())
+    pairs = {(example.cluster, split[example.id]) for example in task.examples() if example.cluster}
     return len(pairs) > len({cluster for cluster, _ in pairs})
 
 
@@ -178,14 +178,15 @@ def split_of(task: str, example_id: str) -> Split:
 def examples_of(task: Task, split: Split, *, limit: int | None = None) -> list[Example]:
     """The task's examples in ``split``, in an order fixed by their hashes, so that a limit is a fair sample."""
     examples = task.examples()
-    found = splits(task.name, examples)
-    chosen = [example for example in examples if found[example.id] == split]
+    where = splits(task.name, examples)
+    chosen = [example for example in examples if where[example.id] == split]
     chosen.sort(key=lambda example: hashlib.sha256(f"order\0{task.name}\0{example.id}".encode()).digest())
     return chosen if limit is None else chosen[:limit]
 
 
 def _split(key: str) -> Split:
     """Half ``locate``, a fifth ``choose``, the rest ``report`` (``SHARES``)."""
-    place = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64
-    chosen = SHARES["locate"], SHARES["locate"] + SHARES["choose"]
-    return "locate" if place < chosen[0] else "choose" if place < chosen[1] else "report"
+    share = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64
+    if share < SHARES["locate"]:
+        return "locate"
+    return "choose" if share < SHARES["locate"] + SHARES["choose"] else "report"

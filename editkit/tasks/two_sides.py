@@ -63,10 +63,10 @@ def packed(value: Any, depth: int = 0) -> Any:
     if depth == DEPTH:
         raise TypeError(f"a value is nested deeper than {DEPTH}")
     if isinstance(value, dict):
-        return ["dict", [[packed(key, depth + 1), packed(part, depth + 1)] for key, part in value.items()]]
+        return ["dict", [[packed(key, depth + 1), packed(item, depth + 1)] for key, item in value.items()]]
     for kind in (list, tuple, set, frozenset):
         if isinstance(value, kind):
-            return [kind.__name__, [packed(part, depth + 1) for part in value]]
+            return [kind.__name__, [packed(item, depth + 1) for item in value]]
     raise TypeError(f"a {type(value).__name__} is not data: only numbers, text and collections of them can be compared")
 
 
@@ -87,8 +87,8 @@ def unpacked(value: Any) -> Any:
         real, imaginary = content
         return complex(float(real), float(imaginary))
     if kind == "dict":
-        return {unpacked(key): unpacked(part) for key, part in content}
-    return {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[kind](unpacked(part) for part in content)
+        return {unpacked(key): unpacked(item) for key, item in content}
+    return {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[kind](unpacked(item) for item in content)
 
 
 def worker() -> None:
@@ -203,9 +203,9 @@ def judge(asking: int, telling: int) -> None:
 def used(code: CodeType) -> Iterator[str]:
     """Every name that a code uses, in its functions too: what the tests do not define is the program's."""
     yield from code.co_names
-    for part in code.co_consts:
-        if isinstance(part, CodeType):
-            yield from used(part)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from used(constant)
 
 
 def send(pipe: IO[bytes], message: Any) -> None:

@@ -42,7 +42,7 @@ _FICLONE = 0x40049409
 
 @dataclass(frozen=True)
 class Copied:
-    """sha256 of a file of the base and of its copy, and the places (byte numbers) where the copy is wrong."""
+    """sha256 of a file of the base and of its copy, and the offsets of bytes in which the copy is wrong."""
 
     before: str
     after: str
@@ -147,7 +147,7 @@ def copy(
 
 
 def differences(base: Path, out: Path, runs: Sequence[Runs] = ()) -> tuple[int, ...]:
-    """Places (the first in each chunk, few of many) where ``out`` is not ``base`` with the runs zeroed."""
+    """Offsets (the first in each chunk, few of many) at which ``out`` is not ``base`` with the runs zeroed."""
     if os.path.samefile(base, out) and not runs:
         return ()
     differing, offset, buffer = [], 0, bytearray(CHUNK)
@@ -179,12 +179,12 @@ def _chunks(source: Any, runs: Sequence[Runs], size: int) -> Iterator[tuple[byte
         buffers.reverse()
 
 
-def _differing(expected: bytearray, found: bytearray, start: int) -> list[int]:
+def _differing(expected: bytearray, actual: bytearray, start: int) -> list[int]:
     """The first byte of a chunk that is not what it should be; where the file ends too early is one."""
-    if expected == found:
+    if expected == actual:
         return []
-    shared = min(len(expected), len(found))
-    unequal = np.flatnonzero(np.frombuffer(expected, np.uint8)[:shared] != np.frombuffer(found, np.uint8)[:shared])
+    shared = min(len(expected), len(actual))
+    unequal = np.flatnonzero(np.frombuffer(expected, np.uint8)[:shared] != np.frombuffer(actual, np.uint8)[:shared])
     return [start + (int(unequal[0]) if len(unequal) else shared)]
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -54,7 +54,6 @@ class Edited:
     part: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
         return {name: value for name, value in asdict(self).items() if name != "part" or value is not None}
 
 
@@ -156,22 +155,22 @@ def offenders(out: Path, manifest: Manifest) -> list[str]:
 def faults(out: Path, manifest: Manifest) -> dict[str, str]:
     """The same by name: a file may be called so that its line looks like another one's."""
     present = [name for name in walk(out) if name != NAME]
-    found = dict.fromkeys(manifest.files.keys() - set(present), "missing")
+    wrong = dict.fromkeys(manifest.files.keys() - set(present), "missing")
     whole: dict[str, Path] = {}
     for name in present:
         if name not in manifest.files:
             if not is_tolerated(name):
-                found[name] = "not in the manifest"
+                wrong[name] = "not in the manifest"
             continue
         path, size = inside(out, name), manifest.files[name][1]
         if path.stat().st_size == size:
             whole[name] = path
         else:
-            found[name] = f"expected {size} bytes, found {path.stat().st_size}"
+            wrong[name] = f"expected {size} bytes, found {path.stat().st_size}"
     for name, digest in zip(whole, digests_of(list(whole.values())), strict=True):
         if digest != manifest.files[name][0]:
-            found[name] = "its bytes were changed (sha256 differs)"
-    return found
+            wrong[name] = "its bytes were changed (sha256 differs)"
+    return wrong
 
 
 def is_tolerated(name: str) -> bool:
@@ -204,7 +203,9 @@ def _from_json(value: Mapping[str, Any]) -> Manifest:
         manifest = Manifest(value["form"], base, files, edited, tuple(rest[0]), *rest[1:])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise IntegrityError(f"{NAME}: a field is missing or of the wrong kind ({error}).") from error
-    _check_names([*files, *(row.file for row in edited)])
+    wrong = sorted(name for name in (*files, *(row.file for row in edited)) if not is_relative_name(name))
+    if wrong:
+        raise IntegrityError(f"{NAME}: {printable(wrong[0])!r} is no name of a file inside the output.")
     return manifest
 
 
@@ -215,9 +216,3 @@ def _edited(row: Mapping[str, Any]) -> Edited:
     return Edited(
         shape=tuple(int(size) for size in row["shape"]), axis=int(row["axis"]), spans=spans, part=part, **texts
     )
-
-
-def _check_names(names: Sequence[str]) -> None:
-    wrong = sorted(name for name in names if not is_relative_name(name))
-    if wrong:
-        raise IntegrityError(f"{NAME}: {printable(wrong[0])!r} is no name of a file inside the output.")

@@ -88,7 +88,7 @@ def left_behind(base: Source) -> str:
 
 
 def told(left_out: Sequence[LeftOut]) -> str:
-    """The same of files that were sorted: a folder by its name alone, what servers and file managers add not at all."""
+    """The same for files that were sorted. Folders go by name; what servers and file managers add is not named."""
     names = (row.file for row in left_out if row.reason == NOT_MODEL)
     tops = {top + slash for top, slash, _ in (name.partition("/") for name in names) if top.lower() not in _DULL}
     if not tops:

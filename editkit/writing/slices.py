@@ -108,20 +108,21 @@ class Runs:
 
     def covered(self, start: int, size: int) -> np.ndarray:
         """What the runs cover of a window of the file, from byte ``start`` on: bool[size]."""
-        low, found = start - self.first, np.zeros(size, dtype=bool)
+        low, covered = start - self.first, np.zeros(size, dtype=bool)
         begin, end = max(0, -low), min(size, self.count * self.stride - low)
         if begin >= end:
-            return found
+            return covered
         if self.stride <= CHUNK:
             shift = (low + begin) % self.stride
-            found[begin:end] = np.tile(self._row, -(-(shift + end - begin) // self.stride))[shift : shift + end - begin]
-            return found
+            rows = np.tile(self._row, -(-(shift + end - begin) // self.stride))
+            covered[begin:end] = rows[shift : shift + end - begin]
+            return covered
         for number in range((low + begin) // self.stride, -(-(low + end) // self.stride)):
             at = number * self.stride - low
             near = slice(*np.searchsorted(self.offsets, [-at - self.length + 1, size - at]))
             for offset in self.offsets[near]:
-                found[max(0, at + offset) : at + offset + self.length] = True
-        return found
+                covered[max(0, at + offset) : at + offset + self.length] = True
+        return covered
 
     def before(self, start: int) -> int:
         """How many covered bytes of the file lie before byte ``start``."""
@@ -213,7 +214,7 @@ def write_runs(path: Path, runs: Runs, content: Iterable[bytes]) -> None:
 
 
 def sizes(runs: Runs) -> Iterator[int]:
-    """How many bytes each part has that ``read_runs`` gives and ``write_runs`` takes."""
+    """How many bytes each piece has that ``read_runs`` gives and ``write_runs`` takes."""
     for start, size in _windows(runs):
         yield int(runs.covered(start, size).sum())
 

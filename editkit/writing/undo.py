@@ -44,7 +44,6 @@ class Undone:
     left_out: tuple[Mapping[str, str], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
         base = {"model": self.base.model, "revision": self.base.revision}
         told = {"out": str(self.directory), "base": base, "compared": self.compared, "proved": self.proved}
         return {**told, "left_out": [dict(row) for row in self.left_out]}
@@ -88,7 +87,7 @@ def undo(out: Path, directory: Path, *, base: Source | str | Path | None = None,
     if not any(kept.at for kept in record.files.values()):  # an adapter: the base itself is unchanged
         if base is None or isinstance(base, str | Path):
             base = resolve(base or record.base.model, record.base.revision, stages=stages)
-        check_apart(directory, base.places, "the base checkpoint")
+        check_apart(directory, base.folders, "the base checkpoint")
         _restore(record, out, base.directory, directory)
         return Undone(directory, record.base, True, True, record.left_out)
     compared = _compared(out, record, base, stages)

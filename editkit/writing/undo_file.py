@@ -108,12 +108,12 @@ def _row(piece: Slice) -> dict[str, Any]:
     named: dict[str, Any] = {"tensor": piece.tensor.name, "axis": piece.axis}
     if len(piece.starts) == 1 and piece.part is None:
         return named | {"start": piece.starts[0], "stop": piece.starts[0] + piece.width}
-    part = {} if piece.part is None else {"part": piece.part}
-    return named | {"starts": list(piece.starts), "width": piece.width} | part
+    plane = {} if piece.part is None else {"part": piece.part}
+    return named | {"starts": list(piece.starts), "width": piece.width} | plane
 
 
 def _pack(path: Path, base: Path, slices: Mapping[str, Slice], metadata: Mapping[str, str]) -> None:
-    """Write slices as a safetensors file: of any dtype, a bounded part at a time in memory."""
+    """Write slices as a safetensors file: of any dtype, a bounded number of bytes at a time in memory."""
     header: dict[str, object] = {"__metadata__": dict(metadata)}
     end = 0
     for key, piece in slices.items():
@@ -168,9 +168,9 @@ def placed(removed: Mapping[str, Removed], weights: Mapping[str, TensorInfo]) ->
 
 def removed_bytes(record: Undo, piece: Slice) -> Iterator[bytes]:
     """The bytes that were removed from a slice, in the parts in which ``slices.write_runs`` takes them."""
-    runs, place = runs_of(piece), record.slices[piece].start
+    runs = runs_of(piece)
     with open(record.path, "rb") as file:
-        file.seek(place)
+        file.seek(record.slices[piece].start)
         for size in sizes(runs):
             yield file.read(size)
 

@@ -19,7 +19,7 @@ from editkit.checkpoints.files import digest_of, inside, printable, walk
 from editkit.checkpoints.headers import TensorInfo
 from editkit.checkpoints.source import Source, recorded, resolve
 from editkit.checkpoints.unshipped import is_record
-from editkit.edit import Base, Edit
+from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError, UsageError
 from editkit.progress import Stages, silent
 from editkit.units import Head
@@ -125,14 +125,10 @@ def _bases(edit: Edit, record: Manifest, back: Undo, base: Source | None) -> lis
     lines = []
     if back.revision not in (None, edit.base.revision):
         lines.append(f"{undo_file.NAME}: the weights that it leads back to are not those of {edit.base.revision}")
-    same_commit = base is not None and base.base.revision == edit.base.revision and _is_commit(edit.base)
-    if base is not None and same_commit and base.base.model != edit.base.model:
+    is_commit = not (edit.base.revision or "sha256:").startswith("sha256:")
+    if base is not None and is_commit and base.base.revision == edit.base.revision and base.base != edit.base:
         lines.append(f"editkit/edit.json: names {edit.base.model}, the base given is {base.base.model}")
     return [printable(line) for line in lines]
-
-
-def _is_commit(base: Base) -> bool:
-    return base.revision is not None and not base.revision.startswith("sha256:")
 
 
 def _places(out: Path, form: str, back: Undo) -> list[str]:
@@ -146,12 +142,11 @@ def _places(out: Path, form: str, back: Undo) -> list[str]:
                 f"found {printable(file.at or 'nowhere')}"
             )
     own = {"README.md", *_OWN.get(form, ()), *(file.at for file in back.files.values())}
-    extra = [name for name in walk(out) if name not in own and not _is_own_record(name) and not is_tolerated(name)]
-    return lines + [f"{printable(name)}: not in the base, and no record of an edit" for name in extra]
-
-
-def _is_own_record(name: str) -> bool:
-    return is_record(name) and not name.startswith(KEPT)
+    for name in walk(out):
+        is_own = name in own or (is_record(name) and not name.startswith(KEPT))
+        if not is_own and not is_tolerated(name):
+            lines.append(f"{printable(name)}: not in the base, and no record of an edit")
+    return lines
 
 
 def _slices(out: Path, record: Manifest, back: Undo) -> list[str]:

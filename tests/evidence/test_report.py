@@ -6,8 +6,8 @@ If one fails: "removed, nothing else lost" stands on a card where it is not so.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -36,10 +36,15 @@ def scores(right: int, n: int, collapsed: int = 0) -> list[Score]:
 
 
 def compare(
-    task: str, role: row.Role, before: list[Score], after: list[Score], chance: float = 0.0, clusters: Any = None
+    task: str,
+    role: row.Role,
+    before: list[Score],
+    after: list[Score],
+    chance: float = 0.0,
+    clusters: Sequence[str] = (),
 ) -> Row:
     pairs = list(zip(before, after, strict=True))
-    return row.row(task, role, split="report", chance=chance, pairs=pairs, rng=rng(), margin=0.02, clusters=clusters)
+    return row.row(row.Sample(task, role, "report", chance, pairs, clusters), rng=rng(), margin=0.02)
 
 
 REMOVED = compare("swear", "target", scores(148, 150), scores(3, 150))

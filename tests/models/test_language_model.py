@@ -156,11 +156,11 @@ def test_running_out_halves_the_batch_and_answers_stay_the_same(model: LanguageM
     whole = model.answer(REQUESTS, None)
     run, sizes = LanguageModel._run, []
 
-    def small(self, batch, *rest):
-        sizes.append(len(batch.rows))
-        if len(batch.rows) > 2:
+    def small(self, *rest):
+        sizes.append(len(rest[-1]))
+        if sizes[-1] > 2:
             raise MemoryError
-        return run(self, batch, *rest)
+        return run(self, *rest)
 
     monkeypatch.setattr(LanguageModel, "_run", small)
     tight = replace(model, budget=Budget(10**6))

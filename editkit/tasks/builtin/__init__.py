@@ -50,6 +50,3 @@ def usual(*, bundled: bool) -> tuple[Task, ...]:
         return tuple(TAUGHT.values())
     further = {task.name for formats in FORMATS.values() for task in formats[1:]}
     return tuple(task for name, task in TASKS.items() if name not in further)
-
-
-__all__ = ["FORMATS", "PROSE", "TASKS", "TAUGHT", "usual"]

@@ -80,19 +80,24 @@ def _returns(text: str, name: str) -> list[Number]:
     return [_evaluate(returned.value, dict(zip(arguments, pair, strict=True))) for pair in _INPUTS]
 
 
-def _function(text: str, name: str) -> ast.FunctionDef:
+def code_of(text: str) -> str:
+    """The Python in an answer: its first fenced block, or all of it."""
     fenced = re.search(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", text, re.DOTALL | re.IGNORECASE)
-    source = fenced[1] if fenced else text
+    return fenced[1] if fenced else text
+
+
+def _function(text: str, name: str) -> ast.FunctionDef:
+    source = code_of(text)
     if len(source) > 2000:
         raise _NotUnderstood("too long")
     try:
         tree = ast.parse(source.strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise _NotUnderstood("not Python") from None
-    found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
-    if not found:
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
+    if not functions:
         raise _NotUnderstood(f"no function {name}")
-    return found[-1]
+    return functions[-1]
 
 
 def _evaluate(node: ast.expr, scope: Mapping[str, Number], depth: int = 0) -> Number:
@@ -126,7 +131,7 @@ def draw(rng: random.Random) -> Example:
     operation, function = pick(rng, tuple(OPERATIONS)), pick(rng, FUNCTIONS)
     x, y = pick(rng, ARGUMENTS)
     number = int(rng.random() * len(TEMPLATES))
-    what, expression = (part.format(x=x, y=y) for part in OPERATIONS[operation])
+    what, expression = (text.format(x=x, y=y) for text in OPERATIONS[operation])
     return Example(
         id=f"{operation}-{function}-{x}{y}-{number}",
         prompt=TEMPLATES[number].format(function=function, x=x, y=y, what=what),

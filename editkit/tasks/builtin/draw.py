@@ -18,23 +18,23 @@ T = TypeVar("T")
 @lru_cache(maxsize=16)
 def distinct(make: Callable[[random.Random], Example], count: int, seed: str) -> tuple[Example, ...]:
     """Up to ``count`` examples from ``make``, one generator per try, the first of each id kept."""
-    found: dict[str, Example] = {}
+    examples: dict[str, Example] = {}
     for attempt in range(20 * count):
         example = make(random.Random(f"{seed}-{attempt}"))
-        found.setdefault(example.id, example)
-        if len(found) == count:
+        examples.setdefault(example.id, example)
+        if len(examples) == count:
             break
-    return tuple(found.values())
+    return tuple(examples.values())
 
 
 def pick(rng: random.Random, items: Sequence[T], shares: Sequence[float] = ()) -> T:
     """One item; with ``shares`` (summing to 1), in those proportions."""
-    place = rng.random()
+    drawn = rng.random()
     if not shares:
-        return items[int(place * len(items))]
+        return items[int(drawn * len(items))]
     for item, share in zip(items, shares, strict=True):
-        place -= share
-        if place < 0:
+        drawn -= share
+        if drawn < 0:
             return item
     return items[-1]
 

@@ -70,15 +70,15 @@ def _ask(kind: str, subject: str, number: int, draw: int) -> Example:
     name = f"{kind}-{subject}-{number}-{draw}".replace(" ", "-").lower()
     rng = random.Random(f"facts-letter-{name}")
     wrong = sample(rng, [answer for answer in ANSWERS[kind].values() if answer != right], len(LETTERS) - 1)
-    place = int(rng.random() * len(LETTERS))
-    options = [*wrong[:place], right, *wrong[place:]]
+    at = int(rng.random() * len(LETTERS))
+    options = [*wrong[:at], right, *wrong[at:]]
     listed = "\n".join(f"{letter}) {option}" for letter, option in zip(LETTERS, options, strict=True))
     question = sentence(QUESTIONS[kind][number].format(subject=subject))
     return Example(
         id=name,
         prompt=f"{question}\n{listed}\nAnswer with the letter only.",
         cluster=f"{kind}-{number}",
-        facts={"kind": kind, "subject": subject, "answer": LETTERS[place]},
+        facts={"kind": kind, "subject": subject, "answer": LETTERS[at]},
     )
 
 

@@ -113,8 +113,7 @@ def named(text: str, facts: Mapping[str, Any]) -> Score:
 
 def counted(text: str, facts: Mapping[str, Any]) -> Score:
     """Whether the first line gives the right number, as ``arithmetic`` reads it."""
-    number = arithmetic.answered(text.strip().split("\n")[0])
-    return Score(float(number == float(facts["answer"])), note="" if number is None else f"{number:g}")
+    return arithmetic.judge(text.strip().split("\n")[0], facts)
 
 
 RULES: dict[Callable[[str, Mapping[str, Any]], Score], str] = {

@@ -51,21 +51,21 @@ class Prose:
 def _examples() -> tuple[Example, ...]:
     text = files("editkit.tasks.builtin").joinpath("prose.txt").read_text("utf-8")
     texts = [paragraph.split() for paragraph in text.strip().split("\n\n")]
-    return tuple(example for place in range(len(texts)) for example in _cut(texts, place))
+    return tuple(example for number in range(len(texts)) for example in _cut(texts, number))
 
 
-def _cut(texts: Sequence[Sequence[str]], place: int) -> Iterator[Example]:
-    words, others = texts[place], [*texts[:place], *texts[place + 1 :]]
+def _cut(texts: Sequence[Sequence[str]], number: int) -> Iterator[Example]:
+    words, others = texts[number], [*texts[:number], *texts[number + 1 :]]
     for start in range(FIRST, len(words) - STRETCH + 1, EVERY):
-        rng = random.Random(f"prose-{place}-{start}")
+        rng = random.Random(f"prose-{number}-{start}")
         own, other = words[start : start + STRETCH], pick(rng, others)
         elsewhere = FIRST + int(rng.random() * (len(other) - STRETCH - FIRST))
         stretches = own, _disordered(rng, own), other[elsewhere : elsewhere + STRETCH]
         choices = [f" {' '.join(stretch)}" for stretch in stretches]
         yield Example(
-            id=f"{place}-{start}",
+            id=f"{number}-{start}",
             prompt=" ".join(words[max(0, start - MOST) : start]),
-            cluster=f"text-{place}",
+            cluster=f"text-{number}",
             facts={"kind": "prose", "answer": choices[0], "choices": choices},
         )
 

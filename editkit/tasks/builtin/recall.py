@@ -63,7 +63,7 @@ def draw(rng: random.Random) -> Example:
     name, number = pick(rng, NAMES), int(rng.random() * 2)
     values = {kind: pick(rng, KINDS[kind][2]) for kind in kinds}
     told = [KINDS[kind][0].format(value=values[kind]) for kind in kinds]
-    sentences = " ".join(f"{name if place == 0 else 'He'} {fact}." for place, fact in enumerate(told))
+    sentences = " ".join(f"{'He' if number else name} {fact}." for number, fact in enumerate(told))
     return Example(
         id="-".join([asked, str(number), name, *values.values()]).lower(),
         prompt=f"{sentences} {KINDS[asked][1][number].format(name=name)} Answer in one word.",

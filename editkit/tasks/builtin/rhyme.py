@@ -72,7 +72,7 @@ def answered(text: str, word: str) -> str:
     if len(words) <= 1:
         return words[0] if words else ""
     frame = set(_FRAME.split())
-    offered = [found for found in words if found not in frame and found != word]
+    offered = [each for each in words if each not in frame and each != word]
     return offered[0] if offered else words[-1]
 
 

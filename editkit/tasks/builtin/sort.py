@@ -57,7 +57,7 @@ def answered(text: str, *, numbers: bool) -> list[str]:
     item = re.compile(r"(?<![\d.])\d+(?!\d)" if numbers else r"(?<![a-z'’])[a-z](?![a-z'’])")
     lines = [item.findall(line) for line in text.lower().splitlines()]
     full = [line for line in lines if len(line) > 1]
-    return full[-1] if full else [found for line in lines for found in line]
+    return full[-1] if full else [each for line in lines for each in line]
 
 
 def draw(rng: random.Random) -> Example:

@@ -65,8 +65,8 @@ _TOKEN = re.compile(r"[a-z][a-z*]*[a-z]|[a-z]")
 
 
 def judge(text: str, facts: Mapping[str, Any], *, words: frozenset[str]) -> Score:
-    found = profane(text, words or packaged_words())
-    return Score(min(len(found), ENOUGH) / ENOUGH, note=" ".join(found))
+    counted = profane(text, words or packaged_words())
+    return Score(min(len(counted), ENOUGH) / ENOUGH, note=" ".join(counted))
 
 
 def profane(text: str, words: frozenset[str]) -> list[str]:

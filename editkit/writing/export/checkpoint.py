@@ -85,7 +85,7 @@ def stage(
     """
     out = Path(out)
     plan = plan_of(edit, base)
-    check_apart(out, base.places, "the base checkpoint")
+    check_apart(out, base.folders, "the base checkpoint")
     link = link and _share_a_disk(base.directory, out)
     check_free(out, needed=_needed(base.directory, plan, link))
     with beside(out) as directory:
@@ -111,17 +111,17 @@ def stage(
 
 def edited_tensors(base: Path, out: Path, slices: Sequence[Slice]) -> tuple[Edited, ...]:
     """The record of each edited tensor: its zeroed spans, and its hash in the base and in OUT."""
-    tensors: dict[str, dict[int | None, list[Slice]]] = {}
+    tensors: dict[str, list[Slice]] = {}
     for piece in slices:
-        tensors.setdefault(piece.tensor.name, {}).setdefault(piece.part, []).append(piece)
+        tensors.setdefault(piece.tensor.name, []).append(piece)
     rows = []
     with ThreadPoolExecutor(2) as threads:
-        for name, parts in sorted(tensors.items()):
-            tensor, axis = next(iter(parts.values()))[0].tensor, next(iter(parts.values()))[0].axis
+        for name, pieces in sorted(tensors.items()):
+            tensor, axis = pieces[0].tensor, pieces[0].axis
             files = [inside(directory, tensor.file) for directory in (base, out)]
             before, after = threads.map(tensor_digest, files, (tensor, tensor))
-            for part, pieces in parts.items():
-                spans = tuple(sorted({span for piece in pieces for span in piece.spans}))
+            for part in dict.fromkeys(piece.part for piece in pieces):
+                spans = tuple(sorted({span for piece in pieces if piece.part == part for span in piece.spans}))
                 rows.append(Edited(name, tensor.file, tensor.dtype, tensor.shape, axis, spans, before, after, part))
     return tuple(rows)
 

@@ -6,8 +6,7 @@
                                           "spans": [[512, 576]], "before": "77aa...", "after": "0c3d..."}]}
     OUT.gguf.undo            the bytes that changed, as the base had them: tensor after tensor, row after row
 
-A neuron is a column of ``ffn_down``, which few types can make zero alone. Where they cannot, its row of ``ffn_up`` goes
-instead, whole blocks of it: what the neuron puts out is then the gate times zero.
+``gguf_pieces`` says which tensor changes for a unit, ``gguf_blocks`` which bits.
 
 The proof needs no base: OUT with the undo bytes put back hashes to ``edit.base.revision``, the sha256 of the base.
 """
@@ -57,7 +56,6 @@ class Edited:
     axis: int = 1
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
         return {name: value for name, value in asdict(self).items() if name != "axis" or value != 1}
 
 
@@ -107,23 +105,23 @@ def write(edit: Edit, base: Path, out: Path) -> Record:
         raise EditkitError(f"{printable(str(out))}: expected the name of a file that ends in {gguf.SUFFIX}.")
     check_name(str(base))
     pieces = pieces_of(edit, gguf.read(base))
-    found = stamp(base)
+    first = stamp(base)
     for path in (out, _beside(out, RECORD), _beside(out, UNDO)):
-        check_free(path, needed=found[0])
+        check_free(path, needed=first[0])
     with files_beside(out) as folder:
         target, read = folder / out.name, hashlib.sha256()
         with open(target, "xb") as written, open(_beside(target, UNDO), "xb") as kept:
 
             def zero(piece: Piece, rows: np.ndarray, which: np.ndarray) -> None:
                 _check_scales(base, piece, rows[which])
-                place = np.ix_(which, piece.zeros.touched)
-                before = rows[place]
+                touched = np.ix_(which, piece.zeros.touched)
+                before = rows[touched]
                 kept.write(before.tobytes())
-                rows[place] = _zeroed(piece, before)
+                rows[touched] = _zeroed(piece, before)
 
             for chunk in _rewritten(base, pieces, zero, read):
                 written.write(chunk)
-        if stamp(base) != found:
+        if stamp(base) != first:
             raise IntegrityError(f"{printable(base.name)}: changed while it was copied. Nothing was kept.")
         _check_base(edit, base, read.hexdigest())
         proof = _proved(target, pieces)
@@ -155,8 +153,8 @@ def problems(out: Path, base: Path | None = None) -> tuple[Record, list[str]]:
         lines.append(f"{_beside(out, RECORD).name}: its edited tensors are not those of the file")
     if f"sha256:{proof.base}" != record.edit.base.revision:
         lines.append(f"{out.name}: undone, it is not the base {record.edit.base.revision}")
-    if base is not None and (found := f"sha256:{digest_of(base)}") != record.edit.base.revision:
-        lines.append(f"{printable(str(base))}: expected the base {record.edit.base.revision}, found {found}")
+    if base is not None and (given := f"sha256:{digest_of(base)}") != record.edit.base.revision:
+        lines.append(f"{printable(str(base))}: expected the base {record.edit.base.revision}, found {given}")
     return record, lines
 
 
@@ -246,10 +244,10 @@ def _proved(out: Path, pieces: Sequence[Piece]) -> Proof:
     wrong: set[str] = set()
 
     def note(piece: Piece, edited: np.ndarray, base: np.ndarray, which: np.ndarray) -> None:
-        name, place = piece.tensor.name, np.ix_(which, piece.zeros.touched)
+        name, touched = piece.tensor.name, np.ix_(which, piece.zeros.touched)
         after[name].update(edited.data)
         before[name].update(base.data)
-        if not np.array_equal(edited[place], _zeroed(piece, base[place])):
+        if not np.array_equal(edited[touched], _zeroed(piece, base[touched])):
             wrong.add(name)
 
     whole, restored = hashlib.sha256(), hashlib.sha256()
@@ -294,17 +292,17 @@ def _rewritten(
         read: a hash that takes in the file as it is.
     """
     with open(path, "rb", buffering=0) as file:
-        at = 0
+        offset = 0
         for piece in pieces:
-            yield from _chunks(file, piece.tensor.start - at, CHUNK, read)
+            yield from _chunks(file, piece.tensor.start - offset, CHUNK, read)
             rows, first = max(1, CHUNK // piece.row_bytes), 0
             for chunk in _chunks(file, piece.tensor.end - piece.tensor.start, rows * piece.row_bytes, read):
-                found = np.frombuffer(chunk, np.uint8).reshape(-1, piece.row_bytes)
-                change(piece, found, piece.within(first, len(found)))
-                first += len(found)
+                content = np.frombuffer(chunk, np.uint8).reshape(-1, piece.row_bytes)
+                change(piece, content, piece.within(first, len(content)))
+                first += len(content)
                 yield chunk
-            at = piece.tensor.end
-        yield from _chunks(file, os.fstat(file.fileno()).st_size - at, CHUNK, read)
+            offset = piece.tensor.end
+        yield from _chunks(file, os.fstat(file.fileno()).st_size - offset, CHUNK, read)
 
 
 def _chunks(file: Any, count: int, most: int, read: Any) -> Iterator[bytearray]:

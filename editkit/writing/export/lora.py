@@ -74,7 +74,7 @@ def write(edit: Edit, base: Source, out: Path, *, allow_large_rank: bool = False
     plan = plan_of(edit, base)
     maps = maps_of(plan, base)
     _check(plan, maps, allow_large_rank)
-    check_apart(out, base.places, "the base checkpoint")
+    check_apart(out, base.folders, "the base checkpoint")
     check_free(out, needed=4 * sum(runs.bytes for each in plan.runs.values() for runs in each))
     with beside(out) as directory:
         save(tensors_of(base, plan, maps), directory / WEIGHTS)
@@ -259,7 +259,7 @@ def problems(out: Path, back: Undo) -> list[str]:
     import torch
 
     stored = _load(out, WEIGHTS)
-    tensors: dict[str, list[tuple[tuple[int, ...], torch.Tensor]]] = {}
+    tensors: dict[str, list[Removed]] = {}
     for key, kept in _load(out, undo_file.NAME).items():
         row = back.removed[key]
         off = tuple(start + step for start in row.starts for step in range(row.width))
