@@ -13,6 +13,7 @@ from editkit.errors import UsageError
 
 if TYPE_CHECKING:
     from editkit.checkpoints.source import Source
+    from editkit.models.language_model import LanguageModel
     from editkit.models.placement import Placement
     from editkit.workspace import Session
 
@@ -79,6 +80,22 @@ def session(options: dict[str, Any], command: str = "") -> Session:
     from editkit.workspace import Session
 
     return Session(options.pop("work"), options.pop("allow_code", False), on_stderr(), command)
+
+
+def load(options: dict[str, Any]) -> LanguageModel:
+    """Load what the model options name; all but ``work`` are taken out of ``options``."""
+    from editkit.api import LOADING
+    from editkit.checkpoints.source import resolve
+    from editkit.cli.stages import on_stderr
+    from editkit.models.loading import load_source
+
+    model, stages = options.pop("model"), on_stderr()
+    if model is None:
+        note(BUNDLED)
+    source = resolve(model, options.pop("revision"), stages=stages)
+    tell_kept(source, options["work"])
+    with stages(LOADING, None):
+        return load_source(source, placement(options))
 
 
 def tell_kept(source: Source, work: Path | None) -> None:

@@ -81,12 +81,12 @@ def evaluation(report: EvalReport) -> RenderableType:
     return Fitting(build)
 
 
-def standings(found: Standings) -> RenderableType:
+def standings(scores: Standings) -> RenderableType:
     """What one model can do, task by task."""
 
     def build(width: int) -> Table:
         table = columns("task", "#n", "#score", "#95 % interval", *(("#chance", "#collapse") if width >= 72 else ()))
-        for row in found.rows:
+        for row in scores.rows:
             bounds = f"{wording.percent(row.score.low)} to {wording.percent(row.score.high)}"
             cells = [str(row.n), wording.percent(row.score.mean), bounds]
             cells += [wording.percent(row.chance), wording.percent(row.collapse)]
@@ -94,7 +94,7 @@ def standings(found: Standings) -> RenderableType:
         table.caption, table.caption_justify = Text(" in %", "dim"), "left"
         return table
 
-    return Group(Text(), Text(clean(found.model), "bold"), Text(), Fitting(build), Text())
+    return Group(Text(), Text(clean(scores.model), "bold"), Text(), Fitting(build), Text())
 
 
 def tryout(looks: Sequence[Tryout], recipe: str | None) -> RenderableType:
@@ -106,7 +106,7 @@ def tryout(looks: Sequence[Tryout], recipe: str | None) -> RenderableType:
     then = "a recipe with this as its target (docs/evaluation.md)"
     if recipe is not None:
         then = f"editkit plan {shlex.quote(recipe)}"
-    return Group(*(part for look in looks for part in _look(look, then)))
+    return Group(*(line for look in looks for line in _look(look, then)))
 
 
 def _look(look: Tryout, then: str) -> Iterator[RenderableType]:
