@@ -175,6 +175,13 @@ class Subject:
         """The control that an audit has none better than, and what it scores."""
         return Control(self.control.name, mean(scores), self.control.lacks)
 
+    def lost(self, attacked: Iterable[Sequence[float]]) -> dict[str, float]:
+        """The change of each other task, by its scores under an attack on the edited model."""
+        return {
+            other.task.name: mean(scores) - mean(self.edited.scores(other.task, other.scored))
+            for other, scores in zip(self.others, attacked, strict=True)
+        }
+
     @cached_property
     def benign(self) -> tuple[Loglikelihood, ...]:
         """Right answers of the other tasks, of ``locate``, one task after another."""
