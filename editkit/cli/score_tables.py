@@ -26,16 +26,9 @@ ASKED, ANSWER = 200, 300
 """Characters of a prompt's end and of an answer that are shown."""
 ABOVE = 0.1
 """A score that is not so much above chance shows no capability (``removal.able``)."""
-STYLES = {
-    "target": "bold",
-    "transfer": "bold",
-    "also": "",
-    "holds": "green",
-    "uncertain": "yellow",
-    "degraded": "bold red",
-}
-GROUPS = {"target": "to remove", "transfer": "not searched", "also": "also asked"}
-GROUPS |= {"holds": "kept", "uncertain": "not shown", "degraded": "lost"}
+STYLES = {"target": "bold", "transfer": "bold", "kept": "green", "not shown": "yellow", "lost": "bold red"}
+NAMES = {"target": "to remove", "transfer": "not searched", "also": "also asked"}
+"""By standing; those of retained tasks are their own names."""
 
 
 def compared(report: EvalReport) -> RenderableType:
@@ -52,7 +45,6 @@ def compared(report: EvalReport) -> RenderableType:
 
 def evaluation(report: EvalReport) -> RenderableType:
     """One line per task; columns go by width, the least needed first."""
-    standing = wording.standing(report)
 
     def build(width: int) -> Table:
         table = columns("task", "#n", "#before", "#after", "#change")
@@ -64,9 +56,9 @@ def evaluation(report: EvalReport) -> RenderableType:
             for title in ("p (Holm)", "chance", "collapse"):
                 table.add_column(title, justify="right")
         for row in report.rows:
-            group = wording.group(row, standing)
-            style = STYLES[group]
-            cells = [Text(GROUPS[group], style), Text(str(row.n))]
+            standing = wording.standing(row, report)
+            style = STYLES.get(standing, "")
+            cells = [Text(NAMES.get(standing, standing), style), Text(str(row.n))]
             cells += [Text(wording.percent(row.before.mean)), Text(wording.percent(row.after.mean))]
             cells += [Text(wording.points(row.delta.mean), style), Text(wording.span(row.delta))]
             cells += [Text(wording.probability(row.p if row.p_holm is None else row.p_holm))]

@@ -27,8 +27,7 @@ from editkit.render import wording
 from editkit.render.diagnostics import joint
 from editkit.render.head_map import is_certain
 from editkit.render.inert import clean
-from editkit.units import PLAIN, Head, Unit, kind
-from editkit.units import show as names
+from editkit.units import PLAIN, Head, kind
 
 if TYPE_CHECKING:
     from editkit.checkpoints.architecture import Architecture
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     from editkit.planning.inspection import Inspection
 
 RANKED = 20
+NAMED = 24
+"""Units of a set whose names are shown."""
 
 
 def removal(outcome: Outcome) -> RenderableType:
@@ -54,9 +55,9 @@ def removal(outcome: Outcome) -> RenderableType:
     ]
     if not conclusion.met:
         lines.append(Padding(Text(clean(conclusion.reason, limit=600)), (0, 0, 0, 3)))
-    facts = {str(fate): f"{wording.head_count(edit, provenance)}: {_units(edit.units)}"}
+    facts = {str(fate): f"{wording.head_count(edit, provenance)}: {wording.units(edit.units, NAMED)}"}
     if outcome.localization.universal:
-        facts["set aside"] = f"universal: {_units(outcome.localization.universal)}"
+        facts["set aside"] = f"universal: {wording.units(outcome.localization.universal, NAMED)}"
     if control := wording.null_line(report):
         facts["control"] = control
     if reused := [row.task for row in report.rows if row.reused]:
@@ -139,7 +140,9 @@ def localization(ranking: Localization, *, limit: int = RANKED) -> RenderableTyp
     if kinds != "neuron":
         facts["set aside"] = f"universal: {_universals(ranking)}" if ranking.universal else "no universal heads found"
     if ranking.formats:
-        facts["format"] = f"{_units(ranking.formats)}: letters fail without, the same questions as text do not"
+        facts["format"] = (
+            f"{wording.units(ranking.formats, NAMED)}: letters fail without, the same questions as text do not"
+        )
     facts |= joint(ranking.diagnostics)
     if any(effect.given for effect in ranking.order[:limit]):
         facts["*"] = "shows only with others knocked out as well: the change it adds to theirs"
@@ -179,7 +182,7 @@ def universal(universals: Universals, heads: Sequence[Head]) -> RenderableType:
 
     facts = {"cost": f"{wording.count(universals.evaluations)} passes"}
     if len(universals.format_heads):
-        named = _units([heads[int(column)] for column in universals.format_heads])
+        named = wording.units([heads[int(column)] for column in universals.format_heads], NAMED)
         facts["format heads"] = f"{named}: letters fail without, the same questions as text do not"
     return Group(Text(), Fitting(build), Text(), pairs(facts), Text())
 
@@ -232,8 +235,3 @@ def _bar(effect: Effect, strongest: float) -> str:
     if effect.effect != effect.effect or strongest <= 0:
         return ""
     return "█" * max(0, round(abs(effect.effect) / strongest * 16))
-
-
-def _units(units: Sequence[Unit] | frozenset[Unit]) -> str:
-    listed = names(units)
-    return ", ".join(listed[:24]) + (f" and {len(listed) - 24} more" if len(listed) > 24 else "") or "none"
