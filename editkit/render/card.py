@@ -115,7 +115,9 @@ def _evidence(report: EvalReport) -> dict[str, Any]:
         "held_out": all(row.split == "report" for row in report.rows),
         "reused": _tasks([row for row in report.rows if row.reused]),
         "rows": report.rows,
-        "words": [prose(_word(row, report)) for row in report.rows],
+        "words": [
+            prose(f"{'retain: ' if row.role == 'retain' else ''}{wording.standing(row, report)}") for row in report.rows
+        ],
         "control": _control(report),
         "criteria": Inert(
             f"the target keeps at most {wording.percent(criteria.goal)} % of its score above chance; no retained task "
@@ -124,12 +126,6 @@ def _evidence(report: EvalReport) -> dict[str, Any]:
         ),
         "reasons": report.verdict.reasons,
     }
-
-
-def _word(row: Row, report: EvalReport) -> str:
-    """What the table says of a row's role: of a retained task also what is shown of it."""
-    standing = wording.standing(row, report)
-    return f"retain: {standing}" if row.role == "retain" else standing
 
 
 def _control(report: EvalReport) -> dict[str, Any] | None:

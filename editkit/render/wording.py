@@ -264,11 +264,12 @@ def null_line(report: EvalReport) -> str | None:
         return None
     reached = sum(delta <= null.delta for delta in null.deltas)
     sets = f"All {null.sets} other sets of as many" if null.every else f"{null.sets} sets of as many random"
+    asked = "" if null.examples is None else f", the change by the chosen set on the same {null.examples:,} examples"
     average = math.fsum(null.deltas) / len(null.deltas) if null.deltas else math.nan
     return (
         f"{sets} {null.kind}s in the same layers change the target by "
         f"{points(average)} points on average; {reached or 'none'} of them reached {points(null.delta)}"
-        f"{_where(null.examples)} (p = {probability(null.p)}; least possible: {probability(1 / (1 + null.sets))})."
+        f"{asked} (p = {probability(null.p)}; least possible: {probability(1 / (1 + null.sets))})."
     ).replace("p = <", "p < ")
 
 
@@ -278,10 +279,6 @@ def look(number: int) -> str:
         return "the first: no other edit of this base was judged by these examples, as far as its measurements go back"
     others = "1 other edit of this base was" if number == 2 else f"{number - 1} other edits of this base were"
     return f"number {number}: {others} judged by these examples before; who looks often, chooses"
-
-
-def _where(examples: int | None) -> str:
-    return "" if examples is None else f", the change by the chosen set on the same {examples:,} examples"
 
 
 def searched(localization: Localization) -> str:
