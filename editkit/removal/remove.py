@@ -110,7 +110,7 @@ def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Sta
         edit = Edit(model.source.base, choice.units)
         removal = Removal(run, trial_of(wanted, seed=run.seed), localization, choice, edit, unable)
         _keep(work, removal)
-        answers = asked(ledger, removal)
+        answers = removal.trial.asked(ledger, choice.units)
         (work.folder / "transcripts.jsonl").write_text(transcript_lines(answers.before, answers.after), "utf-8")
         outcome = judged(ledger, removal, answers)
         if not (localization.found and accepted(outcome.report.verdict, run.recipe)):
@@ -123,14 +123,6 @@ def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Sta
 def accepted(verdict: Verdict, recipe: Recipe) -> bool:
     """Whether a checkpoint may be written."""
     return verdict.met or (recipe.accept == "best" and verdict.status == "reduced")
-
-
-def asked(ledger: Ledger, removal: Removal) -> Answers:
-    """The unedited, the edited and again the unedited model's answers on ``report``."""
-    trial = removal.trial
-    before = trial.answers(ledger)
-    after = trial.answers(ledger, removal.choice.units, title="Answers, edited")
-    return Answers(before, after, trial.again(ledger, before))
 
 
 def judged(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:

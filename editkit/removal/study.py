@@ -55,6 +55,12 @@ class Capability(_Strict):
     also: tuple[Spec, ...] = ()
     """More tasks to measure, which the verdict does not count."""
 
+    @property
+    def tasks(self) -> tuple[Spec, ...]:
+        """Everything that a cell's report asks."""
+        recipe = self.recipe
+        return (*recipe.target, *recipe.retain, *recipe.transfer, *recipe.also, *self.also)
+
     @field_validator("recipe", mode="before")
     @classmethod
     def _named(cls, value: Any) -> Any:
