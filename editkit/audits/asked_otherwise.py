@@ -53,5 +53,5 @@ class AskedOtherwise:
 
 
 def reworded(task: Task, words: Callable[[str], str]) -> AskedOtherwise:
-    """The task with ``words`` of each prompt in its place."""
+    """The task with each prompt replaced by ``words(prompt)``."""
     return AskedOtherwise(task, lambda example, request: [replace(request, prompt=words(request.prompt))])

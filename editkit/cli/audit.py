@@ -58,11 +58,10 @@ def table(attacks: Attacks) -> RenderableType:
     from editkit.cli.shapes import columns
     from editkit.evidence.ladder import standing
 
-    attack_table = columns("attack", "dose", "task", "#base", "#edited", "#attacked", "#control", "#R", "", "#others")
+    titles = ("attack", "dose", "task", "#base", "#edited", "#attacked", "#control", "#R", "", "#others")
+    attack_table = columns(*titles, caption=_CAPTION)
     for row in attacks.rows:
         attack_table.add_row(*map(Text, _cells(row)))
-    attack_table.caption = Text(_CAPTION, "dim")
-    attack_table.caption_justify = "left"
     nats = columns("nats of the answers' tokens", "model", "#1st", "#2nd", "#3rd", "#rest")
     for line in attacks.nats:
         for cells in _nats(line):
@@ -75,7 +74,7 @@ def table(attacks: Attacks) -> RenderableType:
 
 
 _CAPTION = (
-    " Scores in %. R: share of what was removed that is back, with its 95 % interval; the control is the same attack "
+    "Scores in %. R: share of what was removed that is back, with its 95 % interval; the control is the same attack "
     "beside. Others: the worst change of another task, in points."
 )
 

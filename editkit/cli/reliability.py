@@ -113,7 +113,7 @@ def _tables(result: Reliability) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from editkit.cli.tables import columns
+    from editkit.cli.shapes import columns
     from editkit.render import reliability as render
 
     parts: list[Any] = []

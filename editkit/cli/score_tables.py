@@ -47,14 +47,10 @@ def evaluation(report: EvalReport) -> RenderableType:
     """One line per task; columns go by width, the least needed first."""
 
     def build(width: int) -> Table:
-        table = columns("task", "#n", "#before", "#after", "#change")
-        if width >= 60:
-            table = columns("task", "standing", "#n", "#before", "#after", "#change")
-        if width >= 72:
-            table.add_column("95 % interval", justify="right")
-        if width >= 110:
-            for title in ("p (Holm)", "chance", "collapse"):
-                table.add_column(title, justify="right")
+        titles = ["task", *(["standing"] if width >= 60 else []), "#n", "#before", "#after", "#change"]
+        titles += ["#95 % interval"] if width >= 72 else []
+        titles += ["#p (Holm)", "#chance", "#collapse"] if width >= 110 else []
+        table = columns(*titles, caption="scores in %, changes in points")
         for row in report.rows:
             standing = wording.standing(row, report)
             style = STYLES.get(standing, "")
@@ -65,9 +61,7 @@ def evaluation(report: EvalReport) -> RenderableType:
             cells += [Text(wording.percent(row.chance)), Text(wording.percent(row.collapse_after))]
             cells = cells if width >= 60 else cells[1:]
             name = Text(clean(row.task, limit=40), "bold" if row.role == "target" else "")
-            table.add_row(name, *cells[: len(table.columns) - 1])
-        table.caption = Text(" scores in %, changes in points", "dim")
-        table.caption_justify = "left"
+            table.add_row(name, *cells[: len(titles) - 1])
         return table
 
     return Fitting(build)
@@ -77,13 +71,13 @@ def standings(scores: Standings) -> RenderableType:
     """What one model can do, task by task."""
 
     def build(width: int) -> Table:
-        table = columns("task", "#n", "#score", "#95 % interval", *(("#chance", "#collapse") if width >= 72 else ()))
+        titles = ("task", "#n", "#score", "#95 % interval", *(("#chance", "#collapse") if width >= 72 else ()))
+        table = columns(*titles, caption="in %")
         for row in scores.rows:
             bounds = f"{wording.percent(row.score.low)} to {wording.percent(row.score.high)}"
             cells = [str(row.n), wording.percent(row.score.mean), bounds]
             cells += [wording.percent(row.chance), wording.percent(row.collapse)]
-            table.add_row(Text(clean(row.task, limit=40)), *cells[: len(table.columns) - 1])
-        table.caption, table.caption_justify = Text(" in %", "dim"), "left"
+            table.add_row(Text(clean(row.task, limit=40)), *cells[: len(titles) - 1])
         return table
 
     return Group(Text(), Text(clean(scores.model), "bold"), Text(), Fitting(build), Text())

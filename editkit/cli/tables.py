@@ -88,6 +88,7 @@ def frontier(outcome: Outcome) -> RenderableType:
             *titles[1:],
             "#left, asked",
             *(f"{title}, asked" for title in titles[1:]),
+            caption="left of the target in %, change of retained tasks in points; asked: by real answers",
         )
         for row in rows(outcome):
             known = (row.left, row.worst, row.mean), row.tried or (math.nan,) * 3
@@ -98,10 +99,6 @@ def frontier(outcome: Outcome) -> RenderableType:
             ]
             kept = cells if wide else [*cells[:2], *cells[3:5]]
             table.add_row(*(Text(cell, "bold" if row.chosen else "") for cell in (row.units, *kept)))
-        table.caption = Text(
-            " left of the target in %, change of retained tasks in points; asked: by real answers", "dim"
-        )
-        table.caption_justify = "left"
         return table
 
     return Group(Text("What could be had at which damage", "bold"), Fitting(build))
@@ -116,22 +113,16 @@ def localization(ranking: Localization, *, limit: int = RANKED) -> RenderableTyp
         heading = Text(f"Not localized: no {kinds}s stand out; the order below may be noise.", "bold yellow")
 
     def build(width: int) -> Table:
-        table = columns("#", kinds, "#effect", "#95 % interval")
-        if width >= 60:
-            table.add_column("p (corrected)", justify="right")
-        if width >= 72:
-            table.add_column("selectivity", justify="right")
-        if width >= 84:
-            table.add_column("stability", justify="right")
-        if width >= 104:
-            table.add_column("")
+        further = ((60, "#p (corrected)"), (72, "#selectivity"), (84, "#stability"), (104, ""))
+        titles = ["#", kinds, "#effect", "#95 % interval", *(title for least, title in further if width >= least)]
+        table = columns(*titles)
         strongest = max((abs(effect.effect) for effect in ranking.order if effect.effect == effect.effect), default=1.0)
         for rank, effect in enumerate(ranking.order[:limit], start=1):
             cells = [str(rank), f"{effect.unit}{'*' if effect.given else ''}", wording.effect(effect.effect)]
             cells += [wording.effect_span(effect.low, effect.high), wording.probability(effect.p)]
             cells += [wording.share(effect.selectivity), wording.share(effect.stability), _bar(effect, strongest)]
             style = "" if is_certain(effect) else "dim"
-            table.add_row(*(Text(cell, style) for cell in cells[: len(table.columns)]))
+            table.add_row(*(Text(cell, style) for cell in cells[: len(titles)]))
         return table
 
     facts = {
@@ -168,7 +159,8 @@ def universal(universals: Universals, heads: Sequence[Head]) -> RenderableType:
 
     def build(width: int) -> Table:
         shown = universals.tasks if width >= 34 + sum(len(task) + 3 for task in universals.tasks) else ()
-        table = columns("head", "#p", "fails by", *(f"#{clean(task, limit=20)}" for task in shown))
+        caption = "change of each task's score without the head" if shown else ""
+        table = columns("head", "#p", "fails by", *(f"#{clean(task, limit=20)}" for task in shown), caption=caption)
         for column, p, mode, drops in zip(
             universals.columns, universals.p, universals.modes, universals.drops, strict=True
         ):
@@ -176,8 +168,6 @@ def universal(universals: Universals, heads: Sequence[Head]) -> RenderableType:
             table.add_row(
                 *map(Text, cells), *(f"{-float(drop):+.2f}".replace("-", "−") for drop in drops[: len(shown)])
             )
-        if shown:
-            table.caption, table.caption_justify = Text(" change of each task's score without the head", "dim"), "left"
         return table
 
     facts = {"cost": f"{wording.count(universals.evaluations)} passes"}
