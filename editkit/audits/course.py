@@ -1,6 +1,6 @@
 """Training as an attack: one run, asked at several steps on the way. What was asked once is not trained again.
 
-outcomes(subject.edited, Course(answers, Training(rate=2e-4), seed=0), {5: [question], 25: [question, other]})
+outcomes(subject.edited, Course(answers, rate=2e-4), {5: [question], 25: [question, other]}, title="Relearning")
 {5: [cells], 25: [cells, cells]}
 """
 

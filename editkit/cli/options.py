@@ -113,7 +113,7 @@ def tell_kept(source: Source, work: Path | None) -> None:
 
 
 def require_folder(option: str, path: Path | None) -> None:
-    """Before the work: is there a folder for the file that the work will end in?"""
+    """Refuse a file whose folder does not exist, before the work that ends in it."""
     if path is not None and not path.parent.is_dir():
         raise UsageError(f"{option} {path}: there is no folder {path.parent}. Make it first, or name another file.")
 

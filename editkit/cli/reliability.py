@@ -116,10 +116,10 @@ def _tables(result: Reliability) -> RenderableType:
     from editkit.cli.shapes import columns
     from editkit.render import reliability as render
 
-    parts: list[Any] = []
+    lines: list[Any] = []
     for grid in render.tables(result):
         table = columns(*grid.head)
         for row in grid.rows:
             table.add_row(*map(Text, row))
-        parts += [Text(), Text(grid.title, "bold"), table, Text(grid.note, "dim")]
-    return Group(*parts, Text())
+        lines += [Text(), Text(grid.title, "bold"), table, Text(grid.note, "dim")]
+    return Group(*lines, Text())

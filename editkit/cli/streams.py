@@ -43,7 +43,7 @@ def show(result: RenderableType) -> None:
 
 @dataclass(frozen=True)
 class Visible:
-    """What is drawn, with none of its own characters for a terminal to obey: names and answers are of others."""
+    """A drawing without characters that a terminal would obey: names and answers in it come from others."""
 
     result: RenderableType
 

@@ -201,8 +201,8 @@ def inspection(model: Inspection) -> RenderableType:
     facts = {"model": model.name, "type": architecture.model_type, "reachable": total}
     if neurons:
         facts["without heads"] = ", ".join(f"layer {layer}: {count} neurons" for layer, count in neurons.items())
-    for word, parts in (("out of reach", architecture.unreachable), ("neurons", architecture.unreachable_neurons)):
-        reasons = [f"layers {', '.join(map(str, group.layers))}: {group.reason}" for group in parts]
+    for word, groups in (("out of reach", architecture.unreachable), ("neurons", architecture.unreachable_neurons)):
+        reasons = [f"layers {', '.join(map(str, group.layers))}: {group.reason}" for group in groups]
         facts |= {word: "; ".join(reasons)} if reasons else {}
     facts |= model.facts()
     return Group(Text(), pairs(facts), Text(), table, Text())

@@ -286,7 +286,7 @@ def _licenses(card: Mapping[str, Any]) -> tuple[str | None, tuple[str, ...]]:
 
 
 def _check_terms(terms: _Terms, base: Base | None, *, public: bool, allow: Allow) -> None:
-    """What forbids to publish openly."""
+    """Refuse to publish openly what is gated, private, or licensed without derivatives."""
     if base is None or not public:
         return
     if terms.restriction and not allow.gated:

@@ -32,7 +32,7 @@ STEP = 0.03
 """Seconds that a step of generation takes: Python and kernel launches; our assumption. Reading 16 GB of weights takes
 less on every GPU of ``costs.yaml``."""
 ANCHOR = 32
-"""Tokens of an answer that the search scores (``ledger.ANCHOR_TOKENS``)."""
+"""Tokens of an answer that the search scores (``likelihood.ANCHOR_TOKENS``)."""
 
 
 @dataclass(frozen=True)

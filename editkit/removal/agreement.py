@@ -24,9 +24,9 @@ ASKED, READ = 8, 4
 BEGINNING = 200
 """Characters of a prompt that are scored as its continuation."""
 TIPPED = 3
-"""Answers may differ in so many times what differs when nothing changed."""
+"""Differing answers may be so many times as many as differ when nothing changed."""
 CERTAIN = 0.999
-"""A disagreement that rounding explains in less than one trial in a thousand is none of rounding."""
+"""Rounding alone tips more answers than allowed in less than one trial of a thousand."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Removal:
-    """What was found and chosen: the second half of a run says what it does, on examples that nothing looked at."""
+    """The units that were localized and chosen, and the trial that says what removing them does."""
 
     run: Run
     trial: Trial
@@ -204,7 +204,7 @@ def _provenance(model: LanguageModel, run: Run) -> Provenance:
 
 
 def _keep(work: Work, removal: Removal) -> None:
-    """What was found, on disk before anything heavy happens: ``editkit bake --edit`` can go on from here."""
+    """Edit and localization, on disk before anything heavy happens: ``editkit bake --edit`` can go on from here."""
     work.folder.mkdir(parents=True, exist_ok=True)
     (work.folder / "edit.json").write_text(removal.edit.to_json(), "utf-8")
     (work.folder / "localization.json").write_text(removal.localization.to_json(), "utf-8")

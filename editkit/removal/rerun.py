@@ -32,8 +32,8 @@ class Rerun:
     """How many of ``asked`` examples were answered and scored otherwise than published.
 
     Args:
-        noise: how many of how many scores flipped when the unedited model was asked twice.
-        allowed: so many scores may differ where noise is all that differs.
+        noise: (flipped, all): scores of the unedited model that flipped when it was asked twice, of how many.
+        allowed: the number of scores that noise alone may make differ.
         first: the first example that was scored otherwise, in words.
     """
 

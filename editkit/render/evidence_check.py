@@ -88,7 +88,7 @@ def _report(out: Path, outcome: Outcome, *, same: bool) -> Iterator[str]:
 
 
 def _demanded(out: Path, outcome: Outcome) -> Iterator[str]:
-    """What was demanded, and of how many tasks, is what the recipe in the manifest says."""
+    """The criteria and the number of tasks are those of the recipe in the manifest."""
     recipe: Any = manifest.read(out).recipe
     if recipe is None:
         yield f"{manifest.NAME}: holds no recipe"

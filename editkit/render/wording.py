@@ -48,7 +48,7 @@ NOT_TESTED = {
 }
 """What a report says nothing about unless an audit of that name was run."""
 ANSWERED = {"relearn": {"relearning"}, "quantize": {"rounding"}, "prompts": {"prefill", "few-shot", "paraphrases"}}
-"""... or those of ``editkit audit`` that answer it."""
+"""The audits of ``editkit audit`` that answer the same question."""
 
 
 def effect_means(localization: Localization) -> str:
@@ -116,7 +116,7 @@ def units(named: Iterable[Unit], most: int) -> str:
 
 
 def collapse_note(row: Row) -> str:
-    """A score that fell because answers broke down is no removal: said wherever the fall is."""
+    """The share of answers that collapsed, in words; empty where it is small. Broken answers are no removal."""
     if row.collapse_after < NOTABLE:
         return ""
     return f"{100 * row.collapse_after:.1f} % of the answers collapsed and count as not removed"
