@@ -197,9 +197,7 @@ def tryout(
         retained: the other tasks of a recipe too.
     """
     named = tasks_of(name, allow_code=session.allow_code)
-    source = None if isinstance(model, LanguageModel) else _resolved(model, session.stages)
-    live = _loaded(source, placement, session.stages) if source else model
-    assert isinstance(live, LanguageModel)
+    live = _later(model, placement, session.stages)()
     tasks = named.all if retained else named.shown
     return tuple(first_look(live, task, count=count, stages=session.stages) for task in tasks)
 
@@ -214,14 +212,14 @@ def universal(model: LanguageModel, *, seed: int = 0, session: Session = Session
         return find_heads.universal_heads(ledger, controls, tasks, formats=True, seed=seed)
 
 
-def head_map(model: LanguageModel, found: Localization) -> bytes:
+def head_map(model: LanguageModel, localization: Localization) -> bytes:
     """A PNG: layers x heads, coloured by effect."""
     from editkit.checkpoints.base_card import base_model, shape
     from editkit.evidence.provenance import Provenance
     from editkit.render import head_map as maps
 
     origin = Provenance("", "", "", base_model(model.source, dtype=model.dtype), "", shape=shape(model.architecture))
-    return maps.png(Edit(model.source.base, frozenset()), found, origin)
+    return maps.png(Edit(model.source.base, frozenset()), localization, origin)
 
 
 def compare(

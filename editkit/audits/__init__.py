@@ -1,7 +1,7 @@
 """Attacks on a removal: what brings the capability back, beside controls, at which cost.
 
-    found = audit(subject, AUDITS)
-    standing(found).sentence            "suppressed: the first token of the answer (prefill) brings back 96 % of swear"
+    attacks = audited(subject, AUDITS, edit)
+    standing(attacks).sentence          "suppressed: the first token of the answer (prefill) brings back 96 % of swear"
 
 Each audit is a file with one function, ``audit(subject, rng) -> rows``.
 """

@@ -6,7 +6,7 @@ AskedOtherwise(CAPITALS, lambda example, request: [replace(request, prefill=" Pa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from editkit.tasks.task import Example, Output, Request, Score, Task
 
@@ -50,3 +50,8 @@ class AskedOtherwise:
 
     def score(self, example: Example, outputs: Sequence[Output]) -> Score:
         return (self.judge or self.task.score)(example, outputs)
+
+
+def reworded(task: Task, words: Callable[[str], str]) -> AskedOtherwise:
+    """The task with each prompt replaced by ``words(prompt)``."""
+    return AskedOtherwise(task, lambda example, request: [replace(request, prompt=words(request.prompt))])

@@ -1,6 +1,6 @@
 """Training as an attack: one run, asked at several steps on the way. What was asked once is not trained again.
 
-outcomes(subject.edited, Course(answers, Training(rate=2e-4), seed=0), {5: [question], 25: [question, other]})
+outcomes(subject.edited, Course(answers, rate=2e-4), {5: [question], 25: [question, other]}, title="Relearning")
 {5: [cells], 25: [cells, cells]}
 """
 
@@ -40,14 +40,14 @@ def outcomes(
 
     if all(after[steps].holds(question, [arm.out]) for steps in asked for question in asked[steps]):
         return {steps: answered(steps) for steps in asked}
-    found: dict[int, list[list[Cell]]] = {}
+    cells: dict[int, list[list[Cell]]] = {}
     model, last = arm.model, max(asked)
     with arm.ledger.stages(title, last) as advance:
 
         def watch(steps: int) -> None:
             advance(1)
             if steps in asked:
-                found[steps] = answered(steps)
+                cells[steps] = answered(steps)
 
         rows = [model.encode(answer) for answer in course.answers]
         training, rng = Training(last, course.rate), np.random.default_rng(course.seed)
@@ -56,7 +56,7 @@ def outcomes(
             trained(model, all_weights(model.network), rows, training, rng, watch=watch),
         ):
             pass
-    return found
+    return cells
 
 
 def _name(arm: Arm, course: Course, steps: int) -> str:

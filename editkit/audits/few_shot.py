@@ -5,15 +5,13 @@ What is the capital of Italy? / Rome / What is the capital of France?
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 
 import numpy as np
 
-from editkit.audits.asked_otherwise import AskedOtherwise
+from editkit.audits.asked_otherwise import reworded
 from editkit.audits.subject import Lesson, Subject
 from editkit.evidence.attacks import Attack
-from editkit.tasks.task import Example, Request
 
 SHOTS = (1, 4, 8)
 
@@ -25,8 +23,8 @@ def audit(subject: Subject, rng: np.random.Generator) -> Iterator[Attack]:
         for shots in SHOTS:
             if len(order) < shots:
                 break
-            shown = "".join(map(_shown, [sample.lessons[at] for at in order[:shots]]))
-            task = AskedOtherwise(sample.task, _after(shown))
+            shown = "".join(_shown(sample.lessons[at]) for at in order[:shots])
+            task = reworded(sample.task, shown.__add__)
             yield subject.asked("few-shot", f"{shots} example{'s' * (shots > 1)} before the question", sample, task)
 
 
@@ -35,10 +33,3 @@ def _shown(lesson: Lesson) -> str:
     if answer.chat:
         return f"{answer.prompt}\n{answer.continuation.strip()}\n\n"
     return f"{answer.prompt}{answer.continuation}".rstrip("\n") + "\n"
-
-
-def _after(shown: str) -> Callable[[Example, Request], list[Request]]:
-    def change(example: Example, request: Request) -> list[Request]:
-        return [replace(request, prompt=shown + request.prompt)]
-
-    return change

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from editkit.audits.course import Course, outcomes
-from editkit.audits.subject import Arm, Dose, Scores, Subject, mean
+from editkit.audits.subject import Arm, Dose, Scores, Subject
 from editkit.evidence.attacks import Attack
 from editkit.measuring.answers import answers
 
@@ -27,11 +27,8 @@ def audit(subject: Subject, rng: np.random.Generator) -> Iterator[Attack]:
         cells = outcomes(arm, course, {steps: asked}, title=f"Fine-tuning on other tasks, {arm.name}")[steps]
         return [[cell.value for cell in row] for row in cells]
 
-    found, beside, own = after(subject.edited), after(subject.control), len(subject.targets)
-    lost = {
-        other.task.name: mean(scores) - mean(subject.edited.scores(other.task, other.scored))
-        for other, scores in zip(subject.others, found[own:], strict=True)
-    }
+    attacked, beside = after(subject.edited), after(subject.control)
+    lost = subject.lost(attacked[len(subject.targets) :])
     dose = Dose(f"{steps} steps on {len(given)} answers of other tasks", steps, len(given))
-    for sample, scores, control in zip(subject.targets, found, beside, strict=False):
+    for sample, scores, control in zip(subject.targets, attacked, beside, strict=False):
         yield subject.row("fine-tuning", dose, sample, Scores(scores), subject.beside(control), others=lost)

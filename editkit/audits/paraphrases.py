@@ -5,15 +5,14 @@ I need your help with this. What is the capital of France?
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
-from editkit.audits.asked_otherwise import AskedOtherwise
+from editkit.audits.asked_otherwise import reworded
 from editkit.audits.subject import Subject
 from editkit.evidence.attacks import Attack
-from editkit.tasks.task import Example, Request
 
 ASKED = (
     ("a plea", "I need your help with this. {}"),
@@ -37,11 +36,4 @@ def audit(subject: Subject, rng: np.random.Generator) -> Iterator[Attack]:
     for sample in subject.targets:
         chats = all(request.chat for request in sample.task.requests(sample.scored[0]))
         for name, words in ASKED if chats else CONTINUED:
-            yield subject.asked("paraphrases", name, sample, AskedOtherwise(sample.task, _around(words)))
-
-
-def _around(words: str) -> Callable[[Example, Request], list[Request]]:
-    def change(example: Example, request: Request) -> list[Request]:
-        return [replace(request, prompt=words.replace("{}", request.prompt))]
-
-    return change
+            yield subject.asked("paraphrases", name, sample, reworded(sample.task, partial(words.replace, "{}")))

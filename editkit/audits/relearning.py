@@ -59,17 +59,8 @@ def _scores(
     for step in {TRIED, max(steps)} & set(steps) if others else ():
         asked[step] += [answers(other.task, other.scored) for other in subject.others]
     cells = outcomes(arm, course, asked, title=f"Relearning {sample.task.name} from {size} answers, {arm.name}")
-    before = [mean(arm.scores(other.task, other.scored)) for other in subject.others] if others else []
-    return {
-        step: (
-            _values(cells[step][0]),
-            {
-                other.task.name: mean(_values(row)) - score
-                for other, score, row in zip(subject.others, before, cells[step][1:], strict=False)
-            },
-        )
-        for step in steps
-    }
+    scores = {step: [_values(row) for row in cells[step]] for step in steps}
+    return {step: (own, subject.lost(rest) if rest else {}) for step, (own, *rest) in scores.items()}
 
 
 def _best_rate(subject: Subject, sample: Sample, size: int, seed: int) -> float:

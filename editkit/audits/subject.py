@@ -1,6 +1,6 @@
 """What is attacked, and what it is compared with: the base, the edited model, a control; tasks; lessons.
 
-subject = subject_of(ledger, edit.units, wanted, QUICK)
+subject = subject_of(ledger, edit.units, wanted, BUDGETS["quick"])
 subject.edited.out, subject.targets[0].scored, subject.targets[0].lessons
 
 No lesson shares a cluster with a scored example, in any format: what comes back was hidden, not taught (2410.08827).
@@ -167,13 +167,20 @@ class Subject:
         )
 
     def asked(self, audit: str, dose: str, sample: Sample, task: Task) -> Attack:
-        """The row of an attack that is all in how the sample is asked, beside the control asked so."""
+        """The row of an attack by prompt alone: edited model and control answer ``task`` in the sample's place."""
         scores, beside = (arm.scores(task, sample.scored) for arm in (self.edited, self.control))
         return self.row(audit, Dose(dose), sample, Scores(scores), self.beside(beside))
 
     def beside(self, scores: Sequence[float]) -> Control:
-        """The control that an audit has none better than, and what it scores."""
+        """The default control, for audits that have no better one, and its mean score."""
         return Control(self.control.name, mean(scores), self.control.lacks)
+
+    def lost(self, attacked: Iterable[Sequence[float]]) -> dict[str, float]:
+        """The change of each other task, by its scores under an attack on the edited model."""
+        return {
+            other.task.name: mean(scores) - mean(self.edited.scores(other.task, other.scored))
+            for other, scores in zip(self.others, attacked, strict=True)
+        }
 
     @cached_property
     def benign(self) -> tuple[Loglikelihood, ...]:

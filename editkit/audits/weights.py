@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from editkit.audits.subject import Arm, Dose, Scores, Subject, mean
+from editkit.audits.subject import Arm, Dose, Scores, Subject
 from editkit.checkpoints.knockout import NOTHING, Knockout
 from editkit.evidence.attacks import Attack
 from editkit.measuring.answers import answers
@@ -43,13 +43,10 @@ def rows(subject: Subject, audit: str, attacks: Sequence[WeightAttack], seed: in
     for attack in attacks:
         own = [answers(sample.task, sample.scored) for sample in subject.targets]
         others = [answers(other.task, other.scored) for other in subject.others]
-        found = _outcomes(subject.edited, audit, attack, [*own, *others], seed)
+        attacked = _outcomes(subject.edited, audit, attack, [*own, *others], seed)
         beside = _outcomes(subject.control, audit, attack, own, seed)
-        lost = {
-            other.task.name: mean(scores) - mean(subject.edited.scores(other.task, other.scored))
-            for other, scores in zip(subject.others, found[len(own) :], strict=True)
-        }
-        for sample, scores, control in zip(subject.targets, found, beside, strict=False):
+        lost = subject.lost(attacked[len(own) :])
+        for sample, scores, control in zip(subject.targets, attacked, beside, strict=False):
             yield subject.row(audit, Dose(attack.dose), sample, Scores(scores), subject.beside(control), others=lost)
 
 
@@ -71,7 +68,7 @@ def slices(model: LanguageModel, out: Knockout) -> Parts:
     """Which numbers an edit makes zero, by parameter: bool, shaped like it."""
     architecture = model.architecture
     own = {f"{site.module}.weight" for site in (*architecture.sites, *architecture.neuron_sites)}
-    return {name: part for name, part in weights_of(model.network, architecture, out).items() if name in own}
+    return {name: mask for name, mask in weights_of(model.network, architecture, out).items() if name in own}
 
 
 @contextmanager

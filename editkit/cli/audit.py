@@ -45,11 +45,11 @@ def audit(out: Path, only: tuple[str, ...], budget: str, as_json: bool, **option
         raise UsageError(f"--only {unknown[0]}: there is no such audit. Known: {', '.join(AUDITS)}.")
     chosen = {name: each for name, each in AUDITS.items() if not only or name in only}
     where = {"placement": placement(options), "session": session(options)}
-    found = audit_output(out, chosen, BUDGETS[budget], **where, **options)
-    print_json(found.to_dict()) if as_json else show(table(found))
+    attacks = audit_output(out, chosen, BUDGETS[budget], **where, **options)
+    print_json(attacks.to_dict()) if as_json else show(table(attacks))
 
 
-def table(found: Attacks) -> RenderableType:
+def table(attacks: Attacks) -> RenderableType:
     """The rung, then a line for each attack."""
     from rich.console import Group
     from rich.padding import Padding
@@ -58,24 +58,23 @@ def table(found: Attacks) -> RenderableType:
     from editkit.cli.shapes import columns
     from editkit.evidence.ladder import standing
 
-    attacks = columns("attack", "dose", "task", "#base", "#edited", "#attacked", "#control", "#R", "", "#others")
-    for row in found.rows:
-        attacks.add_row(*map(Text, _cells(row)))
-    attacks.caption = Text(_CAPTION, "dim")
-    attacks.caption_justify = "left"
+    titles = ("attack", "dose", "task", "#base", "#edited", "#attacked", "#control", "#R", "", "#others")
+    attack_table = columns(*titles, caption=_CAPTION)
+    for row in attacks.rows:
+        attack_table.add_row(*map(Text, _cells(row)))
     nats = columns("nats of the answers' tokens", "model", "#1st", "#2nd", "#3rd", "#rest")
-    for line in found.nats:
+    for line in attacks.nats:
         for cells in _nats(line):
             nats.add_row(*map(Text, cells))
-    controls = dict.fromkeys(row.control.name for row in found.rows if row.control)
+    controls = dict.fromkeys(row.control.name for row in attacks.rows if row.control)
     lines = [Text(f"Controls: {'; '.join(controls)}.", "dim")] if controls else []
-    lines += [Text(note, "dim") for note in found.notes]
-    head = Padding(Text(standing(found).sentence, "bold"), (1, 0))
-    return Group(head, attacks, Text(), *([nats, Text()] if found.nats else []), *lines, Text())
+    lines += [Text(note, "dim") for note in attacks.notes]
+    head = Padding(Text(standing(attacks).sentence, "bold"), (1, 0))
+    return Group(head, attack_table, Text(), *([nats, Text()] if attacks.nats else []), *lines, Text())
 
 
 _CAPTION = (
-    " Scores in %. R: share of what was removed that is back, with its 95 % interval; the control is the same attack "
+    "Scores in %. R: share of what was removed that is back, with its 95 % interval; the control is the same attack "
     "beside. Others: the worst change of another task, in points."
 )
 

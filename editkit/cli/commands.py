@@ -84,10 +84,10 @@ class Commands(click.Group):
 
 def _not_done(error: OSError) -> str:
     """What the system did not do, as a sentence."""
-    place = f"{error.filename}: " if error.filename else ""
+    where = f"{error.filename}: " if error.filename else ""
     said = error.strerror or first_line(error)
     remedy = "See that there is room, and that what is named may be read and written; then run it again."
-    return f"{place}{said}. {remedy}"
+    return f"{where}{said}. {remedy}"
 
 
 def _refused(error: OSError) -> None:

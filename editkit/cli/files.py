@@ -44,8 +44,8 @@ def bake(as_json: bool, **options: Any) -> None:
     for sentence in written.notes:
         note(sentence)
     if as_json:
-        found = {"out": str(written.directory), "format": written.form}
-        print_json(found | {"tensors": [row.tensor for row in written.edited], "notes": list(written.notes)})
+        told = {"out": str(written.directory), "format": written.form}
+        print_json(told | {"tensors": [row.tensor for row in written.edited], "notes": list(written.notes)})
     else:
         count = len(written.edited)
         edited = f", {count} tensor{'' if count == 1 else 's'} edited" if count else ""
@@ -66,11 +66,11 @@ def verify(out: Path, base: str | None, as_json: bool) -> None:
     from editkit.render.evidence_check import check
     from editkit.writing.verify import verify as checked
 
-    found, evidence = checked(out, base, stages=on_stderr()), check(out)
+    verified, evidence = checked(out, base, stages=on_stderr()), check(out)
     if as_json:
-        print_json(found.to_dict() | {"evidence": asdict(evidence)})
+        print_json(verified.to_dict() | {"evidence": asdict(evidence)})
     else:
-        say(f"{found.describe()} {evidence.note}".rstrip())
+        say(f"{verified.describe()} {evidence.note}".rstrip())
 
 
 @click.command()
@@ -83,10 +83,10 @@ def undo(out: Path, directory: Path, base: str | None, as_json: bool) -> None:
     from editkit.cli.stages import on_stderr
     from editkit.writing.undo import undo as restored
 
-    found = restored(out, directory, base=base, stages=on_stderr())
-    print_json(found.to_dict()) if as_json else say(found.describe())
-    if found.left_out:
-        note(f"Not restored, as the output never held them: {', '.join(row['file'] for row in found.left_out)}.")
+    restoration = restored(out, directory, base=base, stages=on_stderr())
+    print_json(restoration.to_dict()) if as_json else say(restoration.describe())
+    if restoration.left_out:
+        note(f"Not restored, as the output never held them: {', '.join(row['file'] for row in restoration.left_out)}.")
 
 
 @click.command()

@@ -60,16 +60,16 @@ def pull_verify(
     from editkit.cli import hub_tables
     from editkit.hub import pull_verify as checked
 
-    found = checked(repo, revision=revision, base=base)
+    verification = checked(repo, revision=revision, base=base)
     if not as_json:
-        show(hub_tables.verification(found))
+        show(hub_tables.verification(verification))
     again = None
     if rerun is not None:
         from editkit import api
 
-        where = {"revision": found.commit, "placement": placement(options)}
+        where = {"revision": verification.commit, "placement": placement(options)}
         again = api.rerun(repo, rerun, **where, session=session(options | {"work": None}))
     if as_json:
-        print_json(asdict(found) | {"rerun": None if again is None else asdict(again)})
+        print_json(asdict(verification) | {"rerun": None if again is None else asdict(again)})
     elif again is not None:
         say(again.describe())

@@ -30,45 +30,45 @@ def preflight(checked: Preflight) -> RenderableType:
     return Group(pairs(facts | _notes(checked.notes)), Text())
 
 
-def pushed(found: Pushed, *, dry_run: bool = False) -> RenderableType:
+def pushed(push: Pushed, *, dry_run: bool = False) -> RenderableType:
     """Every operation with its bytes, the totals, and where it went."""
     table = Table(box=None, show_header=False, padding=(0, 1))
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
-    for operation in found.operations:
+    for operation in push.operations:
         style = KINDS[operation.kind]
         table.add_row(
             Text(operation.kind, style), Text(f"{operation.bytes:,}", style), Text(clean(operation.path), style)
         )
-    kinds = Counter(operation.kind for operation in found.operations)
-    totals = [f"{kind} {found.bytes(kind):,} bytes in {_files(count)}" for kind, count in kinds.items()]
-    state = "private" if found.private else "public"
+    kinds = Counter(operation.kind for operation in push.operations)
+    totals = [f"{kind} {push.bytes(kind):,} bytes in {_files(count)}" for kind, count in kinds.items()]
+    state = "private" if push.private else "public"
     facts = {"in all": "; ".join(totals)}
-    facts["would go to" if dry_run else "published at"] = f"{found.pull_request or found.url} ({state})"
+    facts["would go to" if dry_run else "published at"] = f"{push.pull_request or push.url} ({state})"
     if dry_run:
         facts["dry run"] = "nothing was changed anywhere"
-    if found.commit:
-        facts["commit"] = f"{found.commit}; the files there were compared with the manifest"
-    return Group(Text(), table, Text(), pairs(facts | _notes(found.notes)), Text())
+    if push.commit:
+        facts["commit"] = f"{push.commit}; the files there were compared with the manifest"
+    return Group(Text(), table, Text(), pairs(facts | _notes(push.notes)), Text())
 
 
-def verification(found: Verification) -> RenderableType:
+def verification(checked: Verification) -> RenderableType:
     """What was confirmed of a published edit."""
     facts = {
-        "edit": f"{found.repo} at {found.commit}",
-        "base": f"{found.base.model} at {found.base.revision}",
-        "zeroed": f"{', '.join(found.units) or 'nothing'}: {found.zeroed:,} bytes, each seen to be zero",
-        "edited": ", ".join(found.edited) or "no file",
-        "unchanged": f"{_files(found.unchanged)}, the base's by hash",
-        "read": f"{found.read:,} bytes",
-    } | ({"evidence": found.evidence} if found.evidence else {})
+        "edit": f"{checked.repo} at {checked.commit}",
+        "base": f"{checked.base.model} at {checked.base.revision}",
+        "zeroed": f"{', '.join(checked.units) or 'nothing'}: {checked.zeroed:,} bytes, each seen to be zero",
+        "edited": ", ".join(checked.edited) or "no file",
+        "unchanged": f"{_files(checked.unchanged)}, the base's by hash",
+        "read": f"{checked.read:,} bytes",
+    } | ({"evidence": checked.evidence} if checked.evidence else {})
     line = Text.assemble((" ✓ ", "bold green"), ("Exactly the stated slices differ from the base.", "bold green"))
     return Group(Text(), line, Text(), pairs(facts), Text())
 
 
 def _notes(notes: tuple[str, ...]) -> dict[str, str]:
-    return {"note" if len(notes) == 1 else f"note {place}": text for place, text in enumerate(notes, 1)}
+    return {"note" if len(notes) == 1 else f"note {number}": text for number, text in enumerate(notes, 1)}
 
 
 def _files(count: int) -> str:

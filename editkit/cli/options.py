@@ -13,6 +13,7 @@ from editkit.errors import UsageError
 
 if TYPE_CHECKING:
     from editkit.checkpoints.source import Source
+    from editkit.models.language_model import LanguageModel
     from editkit.models.placement import Placement
     from editkit.workspace import Session
 
@@ -81,6 +82,22 @@ def session(options: dict[str, Any], command: str = "") -> Session:
     return Session(options.pop("work"), options.pop("allow_code", False), on_stderr(), command)
 
 
+def load(options: dict[str, Any]) -> LanguageModel:
+    """Load what the model options name; all but ``work`` are taken out of ``options``."""
+    from editkit.api import LOADING
+    from editkit.checkpoints.source import resolve
+    from editkit.cli.stages import on_stderr
+    from editkit.models.loading import load_source
+
+    model, stages = options.pop("model"), on_stderr()
+    if model is None:
+        note(BUNDLED)
+    source = resolve(model, options.pop("revision"), stages=stages)
+    tell_kept(source, options["work"])
+    with stages(LOADING, None):
+        return load_source(source, placement(options))
+
+
 def tell_kept(source: Source, work: Path | None) -> None:
     """Say what is known of a model already: a run that was stopped goes on from there."""
     from editkit.measuring.store import opened
@@ -96,7 +113,7 @@ def tell_kept(source: Source, work: Path | None) -> None:
 
 
 def require_folder(option: str, path: Path | None) -> None:
-    """Before the work: is there a folder for the file that the work will end in?"""
+    """Refuse a file whose folder does not exist, before the work that ends in it."""
     if path is not None and not path.parent.is_dir():
         raise UsageError(f"{option} {path}: there is no folder {path.parent}. Make it first, or name another file.")
 

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from editkit.cli.options import (
-    BUNDLED,
     FOLDER,
     allow_code,
     as_json,
-    placement,
+    load,
     placing,
     seed,
-    session,
     stacked,
-    tell_kept,
     which_model,
     work,
     write,
@@ -66,11 +63,9 @@ def reliability(names: tuple[str, ...], out: Path | None, as_json: bool, seed: i
 
     RECIPE is a recipe or a plan (recipes/cnl); its formats are the data sets. Or name the tasks themselves.
     """
-    from editkit.api import LOADING
-    from editkit.checkpoints.source import resolve
+    from editkit.cli.stages import on_stderr
     from editkit.measuring.ledger import Ledger
     from editkit.measuring.store import opened
-    from editkit.models.loading import load_source
     from editkit.reliability import plan as plans
     from editkit.reliability.run import reliability as run
     from editkit.workspace import work_for
@@ -87,17 +82,11 @@ def reliability(names: tuple[str, ...], out: Path | None, as_json: bool, seed: i
     where = out or Path(f"reliability-{plan.reliability}")
     if where.exists() and not where.is_dir():
         raise UsageError(f"--out {where}: there is a file of that name. Name another folder.")
-    run_session = session(options)
-    data = plans.data_sets(plan, folder=folder, allow_code=run_session.allow_code)
-    if options["model"] is None:
-        note(BUNDLED)
-    source = resolve(options.pop("model"), options.pop("revision"), stages=run_session.stages)
-    tell_kept(source, run_session.work)
-    with run_session.stages(LOADING, None):
-        live = load_source(source, placement(options))
-    kept = work_for(live.source.base, f"reliability-{plan.reliability}", seed, run_session.work)
+    data = plans.data_sets(plan, folder=folder, allow_code=options.pop("allow_code"))
+    live = load(options)
+    kept = work_for(live.source.base, f"reliability-{plan.reliability}", seed, options["work"])
     with opened(kept.store) as store:
-        result = run(Ledger(live, store, run_session.stages), data, kept.folder, seed=seed)
+        result = run(Ledger(live, store, on_stderr()), data, kept.folder, seed=seed)
     _write(where, result)
     if as_json:
         print_json(result.to_json())
@@ -124,13 +113,13 @@ def _tables(result: Reliability) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from editkit.cli.tables import columns
+    from editkit.cli.shapes import columns
     from editkit.render import reliability as render
 
-    parts: list[Any] = []
+    lines: list[Any] = []
     for grid in render.tables(result):
         table = columns(*grid.head)
         for row in grid.rows:
             table.add_row(*map(Text, row))
-        parts += [Text(), Text(grid.title, "bold"), table, Text(grid.note, "dim")]
-    return Group(*parts, Text())
+        lines += [Text(), Text(grid.title, "bold"), table, Text(grid.note, "dim")]
+    return Group(*lines, Text())

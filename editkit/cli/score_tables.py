@@ -26,16 +26,9 @@ ASKED, ANSWER = 200, 300
 """Characters of a prompt's end and of an answer that are shown."""
 ABOVE = 0.1
 """A score that is not so much above chance shows no capability (``removal.able``)."""
-STYLES = {
-    "target": "bold",
-    "transfer": "bold",
-    "also": "",
-    "holds": "green",
-    "uncertain": "yellow",
-    "degraded": "bold red",
-}
-GROUPS = {"target": "to remove", "transfer": "not searched", "also": "also asked"}
-GROUPS |= {"holds": "kept", "uncertain": "not shown", "degraded": "lost"}
+STYLES = {"target": "bold", "transfer": "bold", "kept": "green", "not shown": "yellow", "lost": "bold red"}
+NAMES = {"target": "to remove", "transfer": "not searched", "also": "also asked"}
+"""By standing; those of retained tasks are their own names."""
 
 
 def compared(report: EvalReport) -> RenderableType:
@@ -52,49 +45,42 @@ def compared(report: EvalReport) -> RenderableType:
 
 def evaluation(report: EvalReport) -> RenderableType:
     """One line per task; columns go by width, the least needed first."""
-    standing = wording.standing(report)
 
     def build(width: int) -> Table:
-        table = columns("task", "#n", "#before", "#after", "#change")
-        if width >= 60:
-            table = columns("task", "standing", "#n", "#before", "#after", "#change")
-        if width >= 72:
-            table.add_column("95 % interval", justify="right")
-        if width >= 110:
-            for title in ("p (Holm)", "chance", "collapse"):
-                table.add_column(title, justify="right")
+        titles = ["task", *(["standing"] if width >= 60 else []), "#n", "#before", "#after", "#change"]
+        titles += ["#95 % interval"] if width >= 72 else []
+        titles += ["#p (Holm)", "#chance", "#collapse"] if width >= 110 else []
+        table = columns(*titles, caption="scores in %, changes in points")
         for row in report.rows:
-            group = wording.group(row, standing)
-            style = STYLES[group]
-            cells = [Text(GROUPS[group], style), Text(str(row.n))]
+            standing = wording.standing(row, report)
+            style = STYLES.get(standing, "")
+            cells = [Text(NAMES.get(standing, standing), style), Text(str(row.n))]
             cells += [Text(wording.percent(row.before.mean)), Text(wording.percent(row.after.mean))]
             cells += [Text(wording.points(row.delta.mean), style), Text(wording.span(row.delta))]
             cells += [Text(wording.probability(row.p if row.p_holm is None else row.p_holm))]
             cells += [Text(wording.percent(row.chance)), Text(wording.percent(row.collapse_after))]
             cells = cells if width >= 60 else cells[1:]
             name = Text(clean(row.task, limit=40), "bold" if row.role == "target" else "")
-            table.add_row(name, *cells[: len(table.columns) - 1])
-        table.caption = Text(" scores in %, changes in points", "dim")
-        table.caption_justify = "left"
+            table.add_row(name, *cells[: len(titles) - 1])
         return table
 
     return Fitting(build)
 
 
-def standings(found: Standings) -> RenderableType:
+def standings(scores: Standings) -> RenderableType:
     """What one model can do, task by task."""
 
     def build(width: int) -> Table:
-        table = columns("task", "#n", "#score", "#95 % interval", *(("#chance", "#collapse") if width >= 72 else ()))
-        for row in found.rows:
+        titles = ("task", "#n", "#score", "#95 % interval", *(("#chance", "#collapse") if width >= 72 else ()))
+        table = columns(*titles, caption="in %")
+        for row in scores.rows:
             bounds = f"{wording.percent(row.score.low)} to {wording.percent(row.score.high)}"
             cells = [str(row.n), wording.percent(row.score.mean), bounds]
             cells += [wording.percent(row.chance), wording.percent(row.collapse)]
-            table.add_row(Text(clean(row.task, limit=40)), *cells[: len(table.columns) - 1])
-        table.caption, table.caption_justify = Text(" in %", "dim"), "left"
+            table.add_row(Text(clean(row.task, limit=40)), *cells[: len(titles) - 1])
         return table
 
-    return Group(Text(), Text(clean(found.model), "bold"), Text(), Fitting(build), Text())
+    return Group(Text(), Text(clean(scores.model), "bold"), Text(), Fitting(build), Text())
 
 
 def tryout(looks: Sequence[Tryout], recipe: str | None) -> RenderableType:
@@ -106,7 +92,7 @@ def tryout(looks: Sequence[Tryout], recipe: str | None) -> RenderableType:
     then = "a recipe with this as its target (docs/evaluation.md)"
     if recipe is not None:
         then = f"editkit plan {shlex.quote(recipe)}"
-    return Group(*(part for look in looks for part in _look(look, then)))
+    return Group(*(line for look in looks for line in _look(look, then)))
 
 
 def _look(look: Tryout, then: str) -> Iterator[RenderableType]:

@@ -17,6 +17,7 @@ from editkit.cli.options import (
     allow_code,
     as_json,
     dtype,
+    load,
     method,
     placement,
     placing,
@@ -35,7 +36,6 @@ from editkit.errors import REDUCED, EditkitError, NotLocalized, TooMuchDamage, U
 
 if TYPE_CHECKING:
     from editkit.evidence.outcome import Outcome
-    from editkit.models.language_model import LanguageModel
     from editkit.planning.run_cost import Plan
 
 which_units = click.option(
@@ -185,9 +185,7 @@ def localize(name: str, out: Path | None, plot: Path | None, units: str | None, 
     from editkit import api
     from editkit.cli import tables
 
-    if options["model"] is None:
-        note(BUNDLED)
-    model = _load(options)
+    model = load(options)
     changes = {} if units is None else {"units": units}
     localization = api.localize(model, name, changes=changes, session=session(options), **options)
     if out is not None:
@@ -211,26 +209,10 @@ def universal(as_json: bool, **options: Any) -> None:
     from editkit import api
     from editkit.cli import tables
 
-    if options["model"] is None:
-        note(BUNDLED)
-    model = _load(options)
+    model = load(options)
     aside = api.universal(model, session=session(options), **options)
     heads = model.architecture.heads
     print_json(aside.to_dict(heads)) if as_json else show(tables.universal(aside, heads))
-
-
-def _load(options: dict[str, Any]) -> LanguageModel:
-    """Load what the model options name, and take them out of ``options``."""
-    from editkit.api import LOADING
-    from editkit.checkpoints.source import resolve
-    from editkit.cli.stages import on_stderr
-    from editkit.models.loading import load_source
-
-    stages = on_stderr()
-    source = resolve(options.pop("model"), options.pop("revision"), stages=stages)
-    tell_kept(source, options["work"])
-    with stages(LOADING, None):
-        return load_source(source, placement(options))
 
 
 def _try_dry(
@@ -302,7 +284,7 @@ def _heads(text: str) -> int | str:
 
 def _damage(text: str) -> dict[str, float]:
     try:
-        parts = [float(part) for part in text.split(",", 1)]
-        return {"each": parts[0], "mean": parts[-1]}
+        shares = [float(share) for share in text.split(",", 1)]
+        return {"each": shares[0], "mean": shares[-1]}
     except ValueError:
         raise UsageError(f"--damage {text}: expected one share or two, such as 0.05 or 0.05,0.03.") from None

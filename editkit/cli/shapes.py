@@ -34,9 +34,10 @@ class Fitting:
         yield self.build(options.max_width)
 
 
-def columns(*titles: str) -> Table:
+def columns(*titles: str, caption: str = "") -> Table:
     """A plain table; a title with a leading # is a column of numbers."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="dim", show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="dim", show_edge=False, caption_justify="left")
+    table.caption = Text(f" {caption}", "dim") if caption else None
     for title in titles:
         number = title.startswith("#")
         table.add_column(title[1:] if number and len(title) > 1 else title, justify="right" if number else "left")

@@ -43,13 +43,13 @@ def show(result: RenderableType) -> None:
 
 @dataclass(frozen=True)
 class Visible:
-    """What is drawn, with none of its own characters for a terminal to obey: names and answers are of others."""
+    """A drawing without characters that a terminal would obey: names and answers in it come from others."""
 
     result: RenderableType
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
-        for part in console.render(self.result, options):
-            yield part if part.control else part._replace(text=visible(part.text))
+        for segment in console.render(self.result, options):
+            yield segment if segment.control else segment._replace(text=visible(segment.text))
 
 
 def say(text: str) -> None:
@@ -123,5 +123,5 @@ def console(stream: IO[str] | None) -> Console:
 def _nearest(error: UnicodeError) -> tuple[str, int]:
     """What a stream without Unicode shows: a minus sign must not become a question mark."""
     assert isinstance(error, UnicodeEncodeError), "only writing can fail so"
-    found = error.object[error.start : error.end]
-    return "".join(NEAREST.get(character, "?") for character in found), error.end
+    unwritable = error.object[error.start : error.end]
+    return "".join(NEAREST.get(character, "?") for character in unwritable), error.end

@@ -27,8 +27,7 @@ from editkit.render import wording
 from editkit.render.diagnostics import joint
 from editkit.render.head_map import is_certain
 from editkit.render.inert import clean
-from editkit.units import PLAIN, Head, Unit, kind
-from editkit.units import show as names
+from editkit.units import PLAIN, Head, kind
 
 if TYPE_CHECKING:
     from editkit.checkpoints.architecture import Architecture
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     from editkit.planning.inspection import Inspection
 
 RANKED = 20
+NAMED = 24
+"""Units of a set whose names are shown."""
 
 
 def removal(outcome: Outcome) -> RenderableType:
@@ -54,9 +55,9 @@ def removal(outcome: Outcome) -> RenderableType:
     ]
     if not conclusion.met:
         lines.append(Padding(Text(clean(conclusion.reason, limit=600)), (0, 0, 0, 3)))
-    facts = {str(fate): f"{wording.head_count(edit, provenance)}: {_units(edit.units)}"}
+    facts = {str(fate): f"{wording.head_count(edit, provenance)}: {wording.units(edit.units, NAMED)}"}
     if outcome.localization.universal:
-        facts["set aside"] = f"universal: {_units(outcome.localization.universal)}"
+        facts["set aside"] = f"universal: {wording.units(outcome.localization.universal, NAMED)}"
     if control := wording.null_line(report):
         facts["control"] = control
     if reused := [row.task for row in report.rows if row.reused]:
@@ -87,104 +88,98 @@ def frontier(outcome: Outcome) -> RenderableType:
             *titles[1:],
             "#left, asked",
             *(f"{title}, asked" for title in titles[1:]),
+            caption="left of the target in %, change of retained tasks in points; asked: by real answers",
         )
         for row in rows(outcome):
             known = (row.left, row.worst, row.mean), row.tried or (math.nan,) * 3
             cells = [
                 cell
                 for left, *lost in known
-                for cell in (wording.percent(left), *(wording.points(-part) for part in lost))
+                for cell in (wording.percent(left), *(wording.points(-loss) for loss in lost))
             ]
             kept = cells if wide else [*cells[:2], *cells[3:5]]
             table.add_row(*(Text(cell, "bold" if row.chosen else "") for cell in (row.units, *kept)))
-        table.caption = Text(
-            " left of the target in %, change of retained tasks in points; asked: by real answers", "dim"
-        )
-        table.caption_justify = "left"
         return table
 
     return Group(Text("What could be had at which damage", "bold"), Fitting(build))
 
 
-def localization(found: Localization, *, limit: int = RANKED) -> RenderableType:
+def localization(ranking: Localization, *, limit: int = RANKED) -> RenderableType:
     """Ranked units with a bar of the effect; what is not certain is dim."""
-    kinds = kind(effect.unit for effect in found.order)
-    if found.found:
+    kinds = kind(effect.unit for effect in ranking.order)
+    if ranking.found:
         heading = Text("Heads in order of effect" if kinds == "head" else "Neurons in order of contrast", "bold")
     else:
         heading = Text(f"Not localized: no {kinds}s stand out; the order below may be noise.", "bold yellow")
 
     def build(width: int) -> Table:
-        table = columns("#", kinds, "#effect", "#95 % interval")
-        if width >= 60:
-            table.add_column("p (corrected)", justify="right")
-        if width >= 72:
-            table.add_column("selectivity", justify="right")
-        if width >= 84:
-            table.add_column("stability", justify="right")
-        if width >= 104:
-            table.add_column("")
-        strongest = max((abs(effect.effect) for effect in found.order if effect.effect == effect.effect), default=1.0)
-        for rank, effect in enumerate(found.order[:limit], start=1):
+        further = ((60, "#p (corrected)"), (72, "#selectivity"), (84, "#stability"), (104, ""))
+        titles = ["#", kinds, "#effect", "#95 % interval", *(title for least, title in further if width >= least)]
+        table = columns(*titles)
+        strongest = max((abs(effect.effect) for effect in ranking.order if effect.effect == effect.effect), default=1.0)
+        for rank, effect in enumerate(ranking.order[:limit], start=1):
             cells = [str(rank), f"{effect.unit}{'*' if effect.given else ''}", wording.effect(effect.effect)]
             cells += [wording.effect_span(effect.low, effect.high), wording.probability(effect.p)]
             cells += [wording.share(effect.selectivity), wording.share(effect.stability), _bar(effect, strongest)]
             style = "" if is_certain(effect) else "dim"
-            table.add_row(*(Text(cell, style) for cell in cells[: len(table.columns)]))
+            table.add_row(*(Text(cell, style) for cell in cells[: len(titles)]))
         return table
 
     facts = {
-        "method": f"{clean(found.method)}, seed {found.seed}, {wording.count(found.evaluations)} passes",
+        "method": f"{clean(ranking.method)}, seed {ranking.seed}, {wording.count(ranking.evaluations)} passes",
     }
     if kinds != "neuron":
-        facts["set aside"] = f"universal: {_universals(found)}" if found.universal else "no universal heads found"
-    if found.formats:
-        facts["format"] = f"{_units(found.formats)}: letters fail without, the same questions as text do not"
-    facts |= joint(found.diagnostics)
-    if any(effect.given for effect in found.order[:limit]):
+        facts["set aside"] = f"universal: {_universals(ranking)}" if ranking.universal else "no universal heads found"
+    if ranking.formats:
+        facts["format"] = (
+            f"{wording.units(ranking.formats, NAMED)}: letters fail without, the same questions as text do not"
+        )
+    facts |= joint(ranking.diagnostics)
+    if any(effect.given for effect in ranking.order[:limit]):
         facts["*"] = "shows only with others knocked out as well: the change it adds to theirs"
-    more = len(found.order) - limit
+    more = len(ranking.order) - limit
     if more > 0:
         facts["not shown"] = f"{more} more {kinds}s; --json has them all"
     return Group(Text(), heading, Text(), Fitting(build), Text(), pairs(facts), Text())
 
 
-def _universals(found: Localization) -> str:
+def _universals(localization: Localization) -> str:
     """Each with the way in which the model fails without it."""
-    told = found.diagnostics.get("universal")
+    told = localization.diagnostics.get("universal")
     heads = told.get("heads", {}) if isinstance(told, Mapping) else {}
-    ways = {unit: heads.get(str(unit), {}).get("fails_by") for unit in found.universal}
+    ways = {unit: heads.get(str(unit), {}).get("fails_by") for unit in localization.universal}
     return ", ".join(f"{unit} ({clean(way, limit=40)})" if way else str(unit) for unit, way in ways.items())
 
 
-def universal(found: Universals, heads: Sequence[Head]) -> RenderableType:
+def universal(universals: Universals, heads: Sequence[Head]) -> RenderableType:
     """Universal heads with what each breaks. ``heads`` names the columns: ``architecture.heads``."""
-    if not len(found.columns):
-        reason = found.diagnostics.get("untested")
+    if not len(universals.columns):
+        reason = universals.diagnostics.get("untested")
         return Text(f"No universal heads were found.{f' {clean(str(reason), limit=300)}' if reason else ''}")
 
     def build(width: int) -> Table:
-        shown = found.tasks if width >= 34 + sum(len(task) + 3 for task in found.tasks) else ()
-        table = columns("head", "#p", "fails by", *(f"#{clean(task, limit=20)}" for task in shown))
-        for column, p, mode, drops in zip(found.columns, found.p, found.modes, found.drops, strict=True):
+        shown = universals.tasks if width >= 34 + sum(len(task) + 3 for task in universals.tasks) else ()
+        caption = "change of each task's score without the head" if shown else ""
+        table = columns("head", "#p", "fails by", *(f"#{clean(task, limit=20)}" for task in shown), caption=caption)
+        for column, p, mode, drops in zip(
+            universals.columns, universals.p, universals.modes, universals.drops, strict=True
+        ):
             cells = [str(heads[int(column)]), wording.probability(float(p)), clean(mode or wording.UNKNOWN)]
             table.add_row(
                 *map(Text, cells), *(f"{-float(drop):+.2f}".replace("-", "−") for drop in drops[: len(shown)])
             )
-        if shown:
-            table.caption, table.caption_justify = Text(" change of each task's score without the head", "dim"), "left"
         return table
 
-    facts = {"cost": f"{wording.count(found.evaluations)} passes"}
-    if len(found.format_heads):
-        named = _units([heads[int(column)] for column in found.format_heads])
+    facts = {"cost": f"{wording.count(universals.evaluations)} passes"}
+    if len(universals.format_heads):
+        named = wording.units([heads[int(column)] for column in universals.format_heads], NAMED)
         facts["format heads"] = f"{named}: letters fail without, the same questions as text do not"
     return Group(Text(), Fitting(build), Text(), pairs(facts), Text())
 
 
-def inspection(found: Inspection) -> RenderableType:
+def inspection(model: Inspection) -> RenderableType:
     """A model from its metadata: layers with equal shapes share a line; what is out of reach, with its reason."""
-    architecture = found.architecture
+    architecture = model.architecture
     table = columns("layers", "#heads", "#width", "#KV groups", "#neurons", "output projection")
     table.columns[-1].overflow = "fold"
     runs: list[list[Any]] = []
@@ -203,13 +198,13 @@ def inspection(found: Inspection) -> RenderableType:
     total = f"{len(architecture.heads)} heads in {len(architecture.sites)} of {architecture.layers} layers"
     mlps = len({site.layer for site in architecture.neuron_sites})
     total += f"; {architecture.neurons} neurons in {mlps}"
-    facts = {"model": found.name, "type": architecture.model_type, "reachable": total}
+    facts = {"model": model.name, "type": architecture.model_type, "reachable": total}
     if neurons:
         facts["without heads"] = ", ".join(f"layer {layer}: {count} neurons" for layer, count in neurons.items())
-    for word, parts in (("out of reach", architecture.unreachable), ("neurons", architecture.unreachable_neurons)):
-        reasons = [f"layers {', '.join(map(str, part.layers))}: {part.reason}" for part in parts]
+    for word, groups in (("out of reach", architecture.unreachable), ("neurons", architecture.unreachable_neurons)):
+        reasons = [f"layers {', '.join(map(str, group.layers))}: {group.reason}" for group in groups]
         facts |= {word: "; ".join(reasons)} if reasons else {}
-    facts |= found.facts()
+    facts |= model.facts()
     return Group(Text(), pairs(facts), Text(), table, Text())
 
 
@@ -230,8 +225,3 @@ def _bar(effect: Effect, strongest: float) -> str:
     if effect.effect != effect.effect or strongest <= 0:
         return ""
     return "█" * max(0, round(abs(effect.effect) / strongest * 16))
-
-
-def _units(units: Sequence[Unit] | frozenset[Unit]) -> str:
-    listed = names(units)
-    return ", ".join(listed[:24]) + (f" and {len(listed) - 24} more" if len(listed) > 24 else "") or "none"

@@ -40,9 +40,9 @@ def fetch(api: HfApi, repo: str, revision: str | None, folder: Path) -> str:
     weights = _weights(there)
     if commit is None or "config.json" not in there or not weights:
         kinds = sorted({Path(path).suffix for path in there if Path(path).suffix in {".bin", ".gguf", ".pt", ".h5"}})
-        found = f"only {', '.join(kinds)}" if kinds else "none of both" if "config.json" not in there else "no weights"
+        held = f"only {', '.join(kinds)}" if kinds else "none of both" if "config.json" not in there else "no weights"
         raise EditkitError(
-            f"{repo}: expected config.json and *.safetensors, found {found}: nothing to read headers from. "
+            f"{repo}: expected config.json and *.safetensors, found {held}: nothing to read headers from. "
             "Download the model and inspect the directory, or choose a checkpoint in safetensors form."
         )
     for path in ("config.json", headers.INDEX):

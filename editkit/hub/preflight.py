@@ -2,7 +2,7 @@
 
     preflight("no-swear", base=Base("meta-llama/Llama-3.2-1B-Instruct", "9213176..."), out=Path("no-swear"))
     Preflight(repo="alice/no-swear", user="alice", exists=False, head=None, private=True, base_on_hub=True,
-              license="llama3.2", gated=True, files=14, bytes=2489103211, notes=("...",))
+              license="llama3.2", gated=True, bytes=2489103211, notes=("...",))
 
 Before there is anything to publish, ``like`` stands in for ``out``: the unedited model is as large. Everything here
 only reads. What cannot be checked on a server that lacks a route becomes a note, never a silent pass.
@@ -72,7 +72,6 @@ class Preflight:
     base_on_hub: bool
     license: str | None
     gated: bool
-    files: int | None
     bytes: int | None
     notes: tuple[str, ...] = ()
 
@@ -110,7 +109,6 @@ def preflight(
     target = _target(api, name, who, public=public, create_pr=create_pr)
     terms = _base_terms(api, base, out=out, like=like)
     _check_terms(terms, base, public=public, allow=allow)
-    files, size = _measure(out or like)
     if out is not None:
         _check_license(out, terms.license)
         if terms.on_hub and base is not None and manifest.read(out).form == "checkpoint":
@@ -126,8 +124,7 @@ def preflight(
         base_on_hub=terms.on_hub,
         license=terms.license,
         gated=terms.restriction is not None,
-        files=files,
-        bytes=size,
+        bytes=_size(out or like),
         notes=(*target.notes, *terms.notes),
     )
 
@@ -289,7 +286,7 @@ def _licenses(card: Mapping[str, Any]) -> tuple[str | None, tuple[str, ...]]:
 
 
 def _check_terms(terms: _Terms, base: Base | None, *, public: bool, allow: Allow) -> None:
-    """What forbids to publish openly."""
+    """Refuse to publish openly what is gated, private, or licensed without derivatives."""
     if base is None or not public:
         return
     if terms.restriction and not allow.gated:
@@ -314,11 +311,8 @@ def _check_secrets(out: Path) -> None:
         )
 
 
-def _measure(directory: Path | None) -> tuple[int | None, int | None]:
-    if directory is None:
-        return None, None
-    sizes = [(directory / name).stat().st_size for name in walk(directory)]
-    return len(sizes), sum(sizes)
+def _size(directory: Path | None) -> int | None:
+    return None if directory is None else sum((directory / name).stat().st_size for name in walk(directory))
 
 
 def _check_license(out: Path, license: str | None) -> None:

@@ -30,7 +30,7 @@ MEASURED = (
     *("editkit/localization.json", examples.NAME),
 )
 MOST_BYTES = 64 << 20
-"""Of one of these files. A page of a large model has a few million."""
+"""Bytes of one of these files, at most. A page of a large model has a few million."""
 
 
 class PublishedEdit:

@@ -34,7 +34,7 @@ from editkit.render.evidence_check import check
 from editkit.units import show
 from editkit.writing import manifest, undo_file
 from editkit.writing.plan import place_of
-from editkit.writing.slices import Runs, Slice, key_of, runs_of, slices_of
+from editkit.writing.slices import Runs, key_of, runs_of, slices_of
 from editkit.writing.undo_file import Undo, removed_bytes
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Reading:
         sha256: of the file as it is.
         base_sha256, base_git: of the file with the removed bytes put back, as sha256 and as git's blob name.
         zeroed: bytes of the stated slices that were zero.
-        nonzero: the first place inside a stated slice that was not zero; None when all were.
+        nonzero: the offset of the first byte of a stated slice that was not zero; None when all were.
     """
 
     sha256: str
@@ -255,7 +255,11 @@ def _local_listing(directory: Path) -> dict[str, RemoteFile]:
 
 def read_restored(pieces: Iterable[bytes], file: str, size: int, back: Undo) -> Reading:
     """Read a file of ``size`` bytes that arrives in ``pieces``; ``back`` holds the slices that were removed from it."""
-    removed = [(runs_of(piece), _kept(back, piece)) for piece in back.slices if piece.tensor.file == file]
+    removed = [
+        (runs_of(piece), np.frombuffer(b"".join(removed_bytes(back, piece)), np.uint8))
+        for piece in back.slices
+        if piece.tensor.file == file
+    ]
     edited, restored = hashlib.sha256(), hashlib.sha256()
     blob = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     start, zeroed, nonzero = 0, 0, None
@@ -270,11 +274,6 @@ def read_restored(pieces: Iterable[bytes], file: str, size: int, back: Undo) -> 
         blob.update(window.data)
         start += len(content)
     return Reading(edited.hexdigest(), restored.hexdigest(), blob.hexdigest(), zeroed, nonzero)
-
-
-def _kept(back: Undo, piece: Slice) -> np.ndarray:
-    """The removed bytes of a slice, in order."""
-    return np.frombuffer(b"".join(removed_bytes(back, piece)), np.uint8)
 
 
 def _restore(window: np.ndarray, start: int, runs: Runs, kept: np.ndarray) -> tuple[int, int | None]:

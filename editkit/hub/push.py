@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,25 +119,21 @@ def push_finished(out: Path, repo: str) -> Pushed:
 
 
 def _send(api: HfApi, release: Release, checked: Preflight, pushed: Pushed, *, create_pr: bool) -> Pushed:
-    repo, notes = checked.repo, pushed.notes
+    repo, operations, notes = checked.repo, pushed.operations, pushed.notes
     if not checked.exists:
         ask(api, f"Creating {repo}", lambda: api.create_repo(repo, private=checked.private, exist_ok=True))
-    if all(operation.kind == "keep" for operation in pushed.operations):
+    if all(operation.kind == "keep" for operation in operations):
         _compare(api, repo, checked.head, release.files)
-        return Pushed(repo, pushed.url, pushed.private, pushed.operations, checked.head, notes=(*notes, NOTHING_NEW))
-    operations = pushed.operations
-    commit = None
-    if any(operation.kind == "copy" for operation in operations):
-        commit = _commit_or_none(api, release, checked, operations, create_pr=create_pr)
-    if commit is None and any(operation.kind == "copy" for operation in operations):
+        return replace(pushed, commit=checked.head, notes=(*notes, NOTHING_NEW))
+    commit = _commit_or_none(api, release, checked, operations, create_pr=create_pr)
+    if commit is None:
         notes = (*notes, "The server could not copy files of the base; they were uploaded instead.")
         operations = tuple(
             Operation("upload", one.path, one.bytes) if one.kind == "copy" else one for one in operations
         )
-    if commit is None:
         commit = ask(api, f"Pushing to {repo}", lambda: _commit(api, release, checked, operations, create_pr=create_pr))
     _compare(api, repo, commit.oid, release.files)
-    return Pushed(repo, pushed.url, pushed.private, operations, commit.oid, commit.pr_url, notes)
+    return replace(pushed, operations=operations, commit=commit.oid, pull_request=commit.pr_url, notes=notes)
 
 
 NOTHING_NEW = "The repository already holds exactly these files; nothing was sent."

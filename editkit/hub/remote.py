@@ -150,7 +150,7 @@ def _explain(error: BaseException, api: HfApi) -> str:
     """What went wrong and what to do."""
     from huggingface_hub import errors as hub
 
-    told = " ".join(dict.fromkeys(str(part) for part in (error, error.__cause__) if part))
+    told = " ".join(dict.fromkeys(str(each) for each in (error, error.__cause__) if each))
     status = getattr(getattr(error, "response", None), "status_code", None)
     if "xet-write-token" in told or "xet-read-token" in told:
         return NO_XET

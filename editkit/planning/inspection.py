@@ -85,6 +85,10 @@ class Inspection:
             | {"tensor": site.tensor, "shape": list(site.shape), "axis": site.axis, "shared_with": list(site.shared)}
             for site in model.sites
         ]
+        unreachable, unreachable_neurons = (
+            [{"layers": list(group.layers), "reason": group.reason} for group in groups]
+            for groups in (model.unreachable, model.unreachable_neurons)
+        )
         return {
             "model": self.name,
             "revision": self.revision,
@@ -92,7 +96,7 @@ class Inspection:
             "layers": model.layers,
             "heads": len(model.heads),
             "sites": sites,
-            "unreachable": [{"layers": list(part.layers), "reason": part.reason} for part in model.unreachable],
+            "unreachable": unreachable,
             "neurons": model.neurons,
             "neuron_sites": [
                 {"layer": site.layer, "expert": None if site.expert == PLAIN else site.expert, "neurons": site.units}
@@ -100,9 +104,7 @@ class Inspection:
                 | {"shared_with": list(site.shared)}
                 for site in model.neuron_sites
             ],
-            "unreachable_neurons": [
-                {"layers": list(part.layers), "reason": part.reason} for part in model.unreachable_neurons
-            ],
+            "unreachable_neurons": unreachable_neurons,
             "dtypes": dict(self.dtypes),
             "files": self.files,
             "bytes": self.bytes,

@@ -118,8 +118,9 @@ def plan(
     if inspection.refusal:
         raise EditkitError(f"{inspection.name}: {inspection.refusal}")
     chosen, heads = recipe.method if recipe.units == "heads" else "contrast", len(inspection.architecture.heads)
-    targets, retain, transfer = (
-        [_tokens(task) for task in tasks] for tasks in (wanted.targets, wanted.retain, wanted.transfer)
+    reported = (*wanted.transfer, *wanted.also)
+    targets, retain, only_reported = (
+        [_tokens(task) for task in tasks] for tasks in (wanted.targets, wanted.retain, reported)
     )
     count = 0.0 if recipe.units == "neurons" else evaluations(recipe.method, heads, recipe, len(retain)) * len(targets)
     once = recipe.examples.locate * sum(targets) / len(targets)
@@ -133,8 +134,8 @@ def plan(
     tried = min(recipe.max_heads, 6)
     answered = sum(targets) * recipe.examples.choose * tried + targets[0] * recipe.random_sets * recipe.random_examples
     answered += sum(targets + retain) * (recipe.examples.locate + 2 * recipe.examples.choose)
-    answered += sum(targets + retain + transfer) * 4 * recipe.examples.report
-    rounds = tried * len(targets) + 4 * len((*targets, *retain, *transfer)) + math.ceil(answered / BATCH)
+    answered += sum(targets + retain + only_reported) * 4 * recipe.examples.report
+    rounds = tried * len(targets) + 4 * len((*targets, *retain, *only_reported)) + math.ceil(answered / BATCH)
     return Plan(
         recipe=recipe.capability,
         model=inspection.name,
@@ -149,9 +150,7 @@ def plan(
         disk=inspection.bytes + (16 << 20),
         seconds=2.0 * inspection.parameters * (search + answered) / (_speed(inspection, dtype) * EFFICIENCY),
         audits=recipe.audits,
-        divided=tuple(
-            task.name for task in (*wanted.targets, *wanted.retain, *wanted.transfer) if divides_clusters(task)
-        ),
+        divided=tuple(task.name for task in (*wanted.targets, *wanted.retain, *reported) if divides_clusters(task)),
     )
 
 

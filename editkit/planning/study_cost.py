@@ -9,7 +9,7 @@ Counts follow from the study and the search methods. Lengths of tasks, and what 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -21,7 +21,7 @@ import yaml
 from editkit.errors import UsageError
 from editkit.planning.inspection import inspect
 from editkit.planning.run_cost import BATCH, Plan, duration, evaluations, length
-from editkit.removal.study import BUNDLED, Capability, Study
+from editkit.removal.study import BUNDLED, Study
 from editkit.render.inert import code
 from editkit.tasks.find import find
 from editkit.tasks.task import SHARES, Generate, Split
@@ -32,7 +32,7 @@ STEP = 0.03
 """Seconds that a step of generation takes: Python and kernel launches; our assumption. Reading 16 GB of weights takes
 less on every GPU of ``costs.yaml``."""
 ANCHOR = 32
-"""Tokens of an answer that the search scores (``ledger.ANCHOR_TOKENS``)."""
+"""Tokens of an answer that the search scores (``likelihood.ANCHOR_TOKENS``)."""
 
 
 @dataclass(frozen=True)
@@ -222,12 +222,12 @@ def _of_model(study: Study, model: str, gpu: Gpu, of: Callable[[Any], Length]) -
             total += look(target, count * searched) + answered(target, searched)
         for spec in recipe.retain:
             total += answered(of(spec), recipe.universal_examples)
-        for spec in _tasks(capability):
+        for spec in capability.tasks:
             total += answered(of(spec), count_of(of(spec), "report", recipe.examples.report), times=cells)
         total += answered(targets[0], recipe.random_sets * recipe.random_examples, times=cells)
     # The unedited model answers each task once for all capabilities, and once more for the noise floor.
     report = max(capability.recipe.examples.report for capability in study.capabilities)
-    for spec in {repr(spec): spec for capability in study.capabilities for spec in _tasks(capability)}.values():
+    for spec in {repr(spec): spec for capability in study.capabilities for spec in capability.tasks}.values():
         total += answered(of(spec), count_of(of(spec), "report", report), times=2)
     searches = len(study.capabilities) * len(study.methods) * seeds
     return ModelCost(model, size, searches, len(study.capabilities) * cells, passes, total, gpu.seconds(size, total))
@@ -244,13 +244,6 @@ def answered(task: Length, examples: float, *, times: int = 1) -> Usage:
         return Usage(read=times * examples * task.requests * (task.prompt + task.answer))
     batches = math.ceil(examples * (task.prompt + task.answer) / BATCH)
     return Usage(read=times * examples * task.prompt, steps=times * batches * task.answer)
-
-
-def _tasks(capability: Capability) -> Iterator[Any]:
-    yield from capability.recipe.target
-    yield from capability.recipe.retain
-    yield from capability.recipe.transfer
-    yield from capability.also
 
 
 def count_of(task: Length, split: Split, wanted: int) -> float:

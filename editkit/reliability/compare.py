@@ -88,11 +88,11 @@ def pairs(located: Sequence[Located], layer: np.ndarray, cut: Cut) -> list[Pair]
 def agreement(located: Sequence[Located], layer: np.ndarray, chosen: Cut) -> list[Agreement]:
     """For each cut and relation, the mean of every measure."""
     return [
-        _mean(cut.name, relation, [pair for pair in found if pair.relation == relation])
+        _mean(cut.name, relation, [pair for pair in compared if pair.relation == relation])
         for cut in cuts(len(layer), chosen)
-        for found in [pairs(located, layer, cut)]
+        for compared in [pairs(located, layer, cut)]
         for relation in RELATIONS
-        if any(pair.relation == relation for pair in found)
+        if any(pair.relation == relation for pair in compared)
     ]
 
 
@@ -107,14 +107,14 @@ def _relation(a: Located, i: int, b: Located, j: int) -> str:
     return f"other format, {'same' if a.contents[i] & b.contents[j] else 'other'} content"
 
 
-def _mean(chosen: str, relation: str, found: Sequence[Pair]) -> Agreement:
-    full = [pair.overlap for pair in found if pair.overlap.values]
+def _mean(chosen: str, relation: str, compared: Sequence[Pair]) -> Agreement:
+    full = [pair.overlap for pair in compared if pair.overlap.values]
     means = [
         {name: float(np.mean([getattr(each, kind)[name] for each in full])) for name in MEASURES} if full else {}
         for kind in ("values", "expected")
     ]
-    size = float(np.mean([(pair.overlap.first + pair.overlap.second) / 2 for pair in found]))
-    return Agreement(chosen, relation, len(found), len(found) - len(full), size, *means)
+    size = float(np.mean([(pair.overlap.first + pair.overlap.second) / 2 for pair in compared]))
+    return Agreement(chosen, relation, len(compared), len(compared) - len(full), size, *means)
 
 
 def _thresholded(sigma: float) -> Cut:

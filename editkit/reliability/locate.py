@@ -43,7 +43,7 @@ class Located:
 
 
 def locate(bench: Bench, samples: Sequence[Sample]) -> tuple[list[Located], dict[str, str]]:
-    """Attribute every data set; and those that cannot be, with the reason.
+    """The attributions of every data set; and the data sets that have none, each with its reason.
 
     Raises:
         EditkitError: a data set of the capability is one of those.

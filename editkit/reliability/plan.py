@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from editkit.errors import EditkitError
 from editkit.localizers.commonality import PAPER_SIGMA, PAPER_STEPS
 from editkit.removal import recipe as recipes
 from editkit.removal.complaints import validated
-from editkit.removal.recipe import Name, Spec
+from editkit.removal.recipe import Name, Spec, Strict
 from editkit.tasks import strict_yaml
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.find import find
@@ -36,11 +36,7 @@ Count = Annotated[int, Field(ge=1, le=100_000)]
 Rate = Annotated[float, Field(gt=0, le=1, strict=False)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
-
-
-class Settings(_Strict):
+class Settings(Strict):
     """How units are located, and how much is measured."""
 
     units: Literal["heads", "neurons"] = "neurons"
@@ -75,7 +71,7 @@ class Settings(_Strict):
     """Learning rates. Of several each set is trained at its own: the one that teaches it most, by other examples."""
 
 
-class Plan(_Strict):
+class Plan(Strict):
     """One capability's data sets, by their role. Every key has a default but the first two."""
 
     reliability: Name
@@ -116,8 +112,7 @@ def read(names: Sequence[str], *, content: Sequence[str] = (), other: Sequence[s
     first = names[0]
     file = Path(first) if first.endswith((".yaml", ".yml")) else None
     if len(names) > 1 or (file is None and first not in recipes.names()):
-        unknown = [name for name in names if file and name == first]
-        if unknown:
+        if file is not None:
             raise EditkitError(f"{first}: a file stands alone; other names beside it are tasks.")
         plan = Plan(reliability=first if first in TASKS else "tasks", capability=tuple(names))
     else:

@@ -1,7 +1,7 @@
 """A reliability run: locate, compare, erase, enhance, in this order; the answer is one value.
 
-found = reliability(ledger, data_sets(plan), folder, seed=0)
-found.to_json()
+result = reliability(ledger, data_sets(plan), folder, seed=0)
+result.to_json()
 """
 
 from __future__ import annotations

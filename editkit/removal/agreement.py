@@ -24,9 +24,9 @@ ASKED, READ = 8, 4
 BEGINNING = 200
 """Characters of a prompt that are scored as its continuation."""
 TIPPED = 3
-"""Answers may differ in so many times what differs when nothing changed."""
+"""Differing answers may be so many times as many as differ when nothing changed."""
 CERTAIN = 0.999
-"""A disagreement that rounding explains in less than one trial in a thousand is none of rounding."""
+"""Rounding alone tips more answers than allowed in less than one trial of a thousand."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,11 @@ def probe(model: LanguageModel, units: Iterable[Unit], hooked: Sequence[Sheet]) 
     Args:
         hooked: its stored answers, one sheet a task.
     """
-    chosen = [(sheet, example, cell) for sheet in hooked for example, cell in list(_answered(sheet))[:ASKED]]
+    chosen = [
+        (sheet, example, cell)
+        for sheet in hooked
+        for example, cell in zip(sheet.examples[:ASKED], sheet.cells[:ASKED], strict=True)
+    ]
     asked = [sheet.task.requests(example) for sheet, example, _ in chosen]
     texts = [example.prompt for example in hooked[0].examples[:READ]]
     requests = (*(one for each in asked for one in each), *(Loglikelihood(text, text[:BEGINNING]) for text in texts))
@@ -127,10 +131,6 @@ def at_most(count: int, trials: int) -> float:
     from scipy.stats import beta
 
     return 1.0 if count >= trials else float(beta.ppf(0.975, count + 1, trials - count))
-
-
-def _answered(sheet: Sheet) -> Iterable[tuple[Example, Cell]]:
-    return zip(sheet.examples, sheet.cells, strict=True)
 
 
 def _different(one: Sheet, other: Sheet) -> list[tuple[Example, Cell, Cell]]:

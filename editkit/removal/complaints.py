@@ -40,22 +40,23 @@ def validated(value: Any, table: type[Table], where: str = "") -> Table:
 
 def _complaints(error: ValidationError, table: type[BaseModel]) -> Iterator[str]:
     """One sentence per mistake; ``table`` is what was expected."""
-    for part in error.errors():
-        keys = part["loc"][-1:] if part["type"] in ("extra_forbidden", "missing") else ()  # whatever they are called
-        steps = part["loc"][: len(part["loc"]) - len(keys)]
-        place = [*(step for step in steps if not _OWN.fullmatch(str(step))), *keys]
-        key, found = ".".join(map(str, place)), f"found {part['input']!r:.60}"
-        if part["type"] == "extra_forbidden":
-            known = list(_table_at(place[:-1], table).model_fields)
-            yield f"unknown key {key!r}{nearest(str(place[-1]), known)}. Known keys: {', '.join(known)}."
-        elif part["type"] == "missing":
+    for mistake in error.errors():
+        # A key that is unknown or missing is named, whatever it is called.
+        keys = mistake["loc"][-1:] if mistake["type"] in ("extra_forbidden", "missing") else ()
+        steps = mistake["loc"][: len(mistake["loc"]) - len(keys)]
+        path = [*(step for step in steps if not _OWN.fullmatch(str(step))), *keys]
+        key, actual = ".".join(map(str, path)), f"found {mistake['input']!r:.60}"
+        if mistake["type"] == "extra_forbidden":
+            known = list(_table_at(path[:-1], table).model_fields)
+            yield f"unknown key {key!r}{nearest(str(path[-1]), known)}. Known keys: {', '.join(known)}."
+        elif mistake["type"] == "missing":
             yield f"the key {key!r} is missing."
-        elif part["type"] == "value_error":
-            yield f"{key}: {part.get('ctx', {})['error']}"
-        elif part["type"] == "too_short":
-            yield f"{key}: expected at least {part.get('ctx', {})['min_length']} in this list, {found}."
+        elif mistake["type"] == "value_error":
+            yield f"{key}: {mistake.get('ctx', {})['error']}"
+        elif mistake["type"] == "too_short":
+            yield f"{key}: expected at least {mistake.get('ctx', {})['min_length']} in this list, {actual}."
         else:
-            yield f"{key}: {part['msg']}, {found}."
+            yield f"{key}: {mistake['msg']}, {actual}."
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -64,8 +65,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-def _table_at(place: list[Any], table: type[BaseModel]) -> type[BaseModel]:
-    for step in place:
+def _table_at(path: list[Any], table: type[BaseModel]) -> type[BaseModel]:
+    for step in path:
         field = table.model_fields.get(step) if isinstance(step, str) else None
         table = next(_tables(field.annotation), table) if field else table
     return table
@@ -74,5 +75,5 @@ def _table_at(place: list[Any], table: type[BaseModel]) -> type[BaseModel]:
 def _tables(annotation: Any) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
-    for part in get_args(annotation):
-        yield from _tables(part)
+    for argument in get_args(annotation):
+        yield from _tables(argument)

@@ -26,7 +26,6 @@ from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, SearchMeasure, likelihood_measure
 from editkit.removal.capability import Capability
 from editkit.removal.joint_knockout import JointKnockout, joint_knockout
-from editkit.removal.recipe import Recipe
 from editkit.tasks.builtin import PROSE
 from editkit.tasks.task import Task, examples_of
 
@@ -57,31 +56,39 @@ def localize(ledger: Ledger, capability: Capability, *, method: str | None = Non
     if name not in LOCALIZERS:
         raise EditkitError(f"There is no method {name!r}. Known: {', '.join(LOCALIZERS)}.")
     with ledger.stage("Baseline answers") as staged:
-        searches = [_search(staged, task, recipe) for task in capability.targets]
+        asked = [(task, examples_of(task, "locate", limit=recipe.examples.locate)) for task in capability.targets]
+        likelihoods = [likelihood_measure(staged, task, examples) for task, examples in asked]
         controls = control_measures(staged, capability.retain, recipe.universal_examples)
         plain = _plain_controls(staged, controls, capability.retain, recipe.universal_examples)
+    by_answers = [AnswerMeasure(staged, task, tuple(examples)) for task, examples in asked]
+    searches: Sequence[SearchMeasure] = by_answers if recipe.scores == "answers" else likelihoods
     first = searches[0]
     general = universal_heads(ledger, controls | plain, [*capability.retain, PROSE], per=first.examples, seed=seed)
     columns = np.setdiff1d(np.arange(first.units), general.columns)
 
-    def localizer(search: SearchMeasure) -> Localizer:
+    def localizer(search: SearchMeasure, likelihood: LikelihoodMeasure) -> Localizer:
         if name != "auto":
             return LOCALIZERS[name]
         asked_as_text = _as_text(search.task, controls) is not None
         left = usual_budget(search.units) - general.evaluations - AFTERWARDS - asked_as_text * FORMAT_COST
-        return partial(auto, prior=gate_prior(_likelihoods(search, recipe)), budget=left)
+        # Answers have no gradient: those that the model gets right are likely or not.
+        return partial(auto, prior=gate_prior(likelihood), budget=left)
 
     with ledger.stage("Finding heads") as staged:
         rankings = {
-            search.task.name: localizer(search)(replace(search, ledger=staged), columns, np.random.default_rng(seed))
-            for search in searches
+            search.task.name: localizer(search, likelihood)(
+                replace(search, ledger=staged), columns, np.random.default_rng(seed)
+            )
+            for search, likelihood in zip(searches, likelihoods, strict=True)
         }
     ranking = common(rankings)
     with ledger.stage("What else they do") as staged:
         beside = _beside(ranking, general, controls, replace(first, ledger=staged), seed)
     heads, diagnostics = ledger.model.architecture.heads, dict(ranking.diagnostics)
     if "coefficients" in diagnostics:
-        diagnostics["coefficients"] = {str(heads[place]): part for place, part in diagnostics["coefficients"].items()}
+        diagnostics["coefficients"] = {
+            str(heads[column]): value for column, value in diagnostics["coefficients"].items()
+        }
     numbers = zip(ranking.effect, ranking.low, ranking.high, ranking.p, ranking.stability, strict=True)
     order = tuple(
         Effect(
@@ -113,22 +120,6 @@ def localize(ledger: Ledger, capability: Capability, *, method: str | None = Non
             | beside.costs,
         },
         formats=tuple(heads[column] for column in beside.formats),
-    )
-
-
-def _search(ledger: Ledger, task: Task, recipe: Recipe) -> SearchMeasure:
-    """What the search looks at, on the ``locate`` examples of one target."""
-    examples = examples_of(task, "locate", limit=recipe.examples.locate)
-    measure = likelihood_measure(ledger, task, examples)
-    return AnswerMeasure(ledger, task, tuple(examples)) if recipe.scores == "answers" else measure
-
-
-def _likelihoods(search: SearchMeasure, recipe: Recipe) -> LikelihoodMeasure:
-    """Answers have no gradient: those that the model gets right are likely or not."""
-    if isinstance(search, LikelihoodMeasure):
-        return search
-    return likelihood_measure(
-        search.ledger, search.task, examples_of(search.task, "locate", limit=recipe.examples.locate)
     )
 
 
@@ -197,7 +188,7 @@ def _failures(controls: Mapping[str, LikelihoodMeasure], columns: Sequence[int])
 
 @dataclass(frozen=True)
 class _Beside:
-    """What is measured of the strongest heads after the search, by column; and what each part cost."""
+    """What is measured of the strongest heads after the search, by column; and what each measurement cost."""
 
     selectivity: dict[int, float]
     formats: list[int]

@@ -55,7 +55,7 @@ def localize_neurons(ledger: Ledger, capability: Capability, *, seed: int = 0) -
     """
     architecture, recipe = ledger.model.architecture, capability.recipe
     if not _sites(ledger):
-        why = "; ".join(part.reason for part in architecture.unreachable_neurons) or "routed experts have no gates"
+        why = "; ".join(group.reason for group in architecture.unreachable_neurons) or "routed experts have no gates"
         raise EditkitError(f"No neuron of this {architecture.model_type} can be searched: {why}. Use --units heads.")
     with ledger.stage("Baseline answers") as staged:
         most = max(ATTRIBUTED, recipe.examples.locate)
@@ -69,7 +69,7 @@ def localize_neurons(ledger: Ledger, capability: Capability, *, seed: int = 0) -
     rows = passes * sum(measure.examples for measure in both.values())
     with ledger.stage("Attributing answers to neurons", rows) as staged:
         means = {name: _attributed(staged, measure, recipe) for name, measure in both.items()}
-    given, needed = ({name: means[name] for name in part} for part in (targets, controls))
+    given, needed = ({name: means[name] for name in measures} for measures in (targets, controls))
     order = np.argsort(-contrast(given, needed), kind="stable")
     places = _places(ledger, order[:LISTED])
     with ledger.stage("Finding neurons") as staged:

@@ -37,11 +37,13 @@ Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """A table whose keys and kinds of values are all known."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
 
-class Damage(_Strict):
+class Damage(Strict):
     """How many score points (0.02 = 2 points) the retained tasks may lose: each of them, and on average."""
 
     each: Share = 0.02
@@ -50,7 +52,7 @@ class Damage(_Strict):
     """By all retained tasks on average."""
 
 
-class Examples(_Strict):
+class Examples(Strict):
     """How many examples of each split are used, per task."""
 
     locate: Count = 100
@@ -61,7 +63,7 @@ class Examples(_Strict):
     """For the report, which nothing else has looked at."""
 
 
-class Recipe(_Strict):
+class Recipe(Strict):
     """One capability to remove. Every key has a default but the first three."""
 
     capability: Name

@@ -72,11 +72,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Removal:
-    """What was found and chosen: the second half of a run says what it does, on examples that nothing looked at."""
+    """The units that were localized and chosen, and the trial that says what removing them does."""
 
     run: Run
     trial: Trial
-    found: Localization
+    localization: Localization
     choice: Choice
     edit: Edit
     unable: tuple[Unable, ...] = ()
@@ -102,18 +102,18 @@ def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Sta
         ledger = Ledger(model, store, stages)
         wanted, unable = able(ledger, run.wanted)
         run = replace(run, wanted=wanted)
-        found = locate(ledger, wanted, seed=run.seed)
+        localization = locate(ledger, wanted, seed=run.seed)
         if (run.recipe.choose == "set" or run.recipe.units != "heads") and run.count is None:
-            choice = choose_set(ledger, wanted, found, seed=run.seed)
+            choice = choose_set(ledger, wanted, localization, seed=run.seed)
         else:
-            choice = choose(ledger, wanted, found, count=run.count, seed=run.seed)
+            choice = choose(ledger, wanted, localization, count=run.count, seed=run.seed)
         edit = Edit(model.source.base, choice.units)
-        removal = Removal(run, trial_of(wanted, seed=run.seed), found, choice, edit, unable)
+        removal = Removal(run, trial_of(wanted, seed=run.seed), localization, choice, edit, unable)
         _keep(work, removal)
-        answers = asked(ledger, removal)
+        answers = removal.trial.asked(ledger, choice.units)
         (work.folder / "transcripts.jsonl").write_text(transcript_lines(answers.before, answers.after), "utf-8")
         outcome = judged(ledger, removal, answers)
-        if not (found.found and accepted(outcome.report.verdict, run.recipe)):
+        if not (localization.found and accepted(outcome.report.verdict, run.recipe)):
             outcome = replace(outcome, provenance=replace(outcome.provenance, format="evidence"))
             write_evidence(outcome)
             raise _refusal(outcome, run)
@@ -125,20 +125,12 @@ def accepted(verdict: Verdict, recipe: Recipe) -> bool:
     return verdict.met or (recipe.accept == "best" and verdict.status == "reduced")
 
 
-def asked(ledger: Ledger, removal: Removal) -> Answers:
-    """The unedited, the edited and again the unedited model's answers on ``report``."""
-    trial = removal.trial
-    before = trial.answers(ledger)
-    after = trial.answers(ledger, removal.choice.units, title="Answers, edited")
-    return Answers(before, after, trial.again(ledger, before))
-
-
 def judged(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:
     """Rows, null and verdict: computed, never typed."""
     run, before, after = removal.run, answers.before, answers.after
     draw = Draw(run.recipe.random_sets, run.recipe.random_examples, run.seed)
     null = random_heads(
-        ledger, removal.choice.units, removal.found.universal, *removal.trial.least_lost(before, after), draw
+        ledger, removal.choice.units, removal.localization.universal, *removal.trial.least_lost(before, after), draw
     )
     hidden = run.recipe.hide
     shown = transcripts(before, after, len(run.wanted.targets), hidden=hidden)
@@ -146,7 +138,9 @@ def judged(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:
     report = removal.trial.report(answers, null)
     number = looks.look(ledger, run.wanted, removal.choice.units)
     provenance = replace(_provenance(ledger.model, run), look=number)
-    return Outcome(run.out, removal.edit, removal.found, report, exhibits, provenance, examples(answers, hidden=hidden))
+    return Outcome(
+        run.out, removal.edit, removal.localization, report, exhibits, provenance, examples(answers, hidden=hidden)
+    )
 
 
 def ship(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:
@@ -210,10 +204,10 @@ def _provenance(model: LanguageModel, run: Run) -> Provenance:
 
 
 def _keep(work: Work, removal: Removal) -> None:
-    """What was found, on disk before anything heavy happens: ``editkit bake --edit`` can go on from here."""
+    """Edit and localization, on disk before anything heavy happens: ``editkit bake --edit`` can go on from here."""
     work.folder.mkdir(parents=True, exist_ok=True)
     (work.folder / "edit.json").write_text(removal.edit.to_json(), "utf-8")
-    (work.folder / "localization.json").write_text(removal.found.to_json(), "utf-8")
+    (work.folder / "localization.json").write_text(removal.localization.to_json(), "utf-8")
 
 
 def _refusal(outcome: Outcome, run: Run) -> EditkitError:
@@ -249,11 +243,11 @@ def _refusal(outcome: Outcome, run: Run) -> EditkitError:
     return error
 
 
-def _strongest(found: Localization) -> str:
+def _strongest(localization: Localization) -> str:
     """What the search saw at best, where nothing stood out."""
-    if not found.order:
+    if not localization.order:
         return "Nothing could be measured."
-    best = found.order[0]
+    best = localization.order[0]
     known = not (math.isnan(best.low) or math.isnan(best.high))
     span = f" (95 % interval {100 * best.low:.2f} to {100 * best.high:.2f})" if known else ""
     return (

@@ -32,8 +32,8 @@ class Rerun:
     """How many of ``asked`` examples were answered and scored otherwise than published.
 
     Args:
-        noise: how many of how many scores flipped when the unedited model was asked twice.
-        allowed: so many scores may differ where noise is all that differs.
+        noise: (flipped, all): scores of the unedited model that flipped when it was asked twice, of how many.
+        allowed: the number of scores that noise alone may make differ.
         first: the first example that was scored otherwise, in words.
     """
 
@@ -77,7 +77,7 @@ def rerun(
         raise EditkitError("There is nothing to ask again: this was made before per-example evidence.")
     tasks = _same_tasks(wanted, published, outcome.report.rows)
     drawn = np.sort(rng.choice(len(published), size=min(number, len(published)), replace=False))
-    sample = [published[place] for place in drawn.tolist()]
+    sample = [published[at] for at in drawn.tolist()]
     answers, differing = 0, []
     with opened(None) as store, Ledger(model, store, stages).stage("Asked again", len(sample)) as ledger:
         for name, (task, known) in tasks.items():
@@ -90,7 +90,7 @@ def rerun(
                         f"{each.task}, {each.example}: {each.after.value:g} published, {score.value:g} now."
                     )
     flipped = sum(each.again != each.before for each in published)
-    found = Rerun(
+    result = Rerun(
         len(sample),
         answers,
         len(differing),
@@ -98,12 +98,12 @@ def rerun(
         _allowed(flipped, len(published), len(sample)),
         printable(differing[0]) if differing else "",
     )
-    if found.scores > found.allowed:
+    if result.scores > result.allowed:
         raise IntegrityError(
-            f"The published weights do not answer as published. {found.describe()} Noise explains {found.allowed}. "
+            f"The published weights do not answer as published. {result.describe()} Noise explains {result.allowed}. "
             "Another precision (--dtype) or processor rounds otherwise, and may tip more."
         )
-    return found
+    return result
 
 
 def _allowed(flipped: int, of: int, asked: int) -> int:
@@ -124,7 +124,7 @@ def _same_tasks(
     trial = trial_of(wanted)
     tasks = {task.name: task for task in trial.tasks}
     wrong = []
-    found: dict[str, tuple[Task, dict[str, Example]]] = {}
+    drawn_of: dict[str, tuple[Task, dict[str, Example]]] = {}
     for row in rows:
         task = tasks.get(row.task)
         if task is None:
@@ -133,10 +133,10 @@ def _same_tasks(
         if (row.role, row.chance) != (trial.roles[task.name], task.chance):
             wrong.append(f"{row.task}: expected the role {trial.roles[task.name]} and chance {task.chance:g}")
         drawn = trial.examples(task)
-        found[row.task] = task, {example.id: example for example in drawn}
+        drawn_of[row.task] = task, {example.id: example for example in drawn}
         expected = [(example.id, example.cluster, sha256(example.prompt)) for example in drawn]
         if expected != [(each.example, each.cluster, each.prompt) for each in published if each.task == row.task]:
             wrong.append(f"{row.task}: these are not the {len(drawn)} examples that the task draws for its report")
     if wrong:
         raise IntegrityError("What was asked is not what the recipe asks:\n  " + "\n  ".join(map(printable, wrong)))
-    return found
+    return drawn_of

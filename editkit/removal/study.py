@@ -35,14 +35,12 @@ from editkit.evidence.localization import Localization
 from editkit.evidence.report import EvalReport
 from editkit.removal import recipe as recipes
 from editkit.removal.complaints import nearest, validated
-from editkit.removal.recipe import Method, Recipe
+from editkit.removal.recipe import Method, Recipe, Spec
 from editkit.tasks import strict_yaml
 from editkit.units import Unit, parse, show
 
 BUNDLED = "bundled"
 """The model name that stands for the organism."""
-
-Spec = str | dict[str, Any]
 
 
 class _Strict(BaseModel):
@@ -56,6 +54,12 @@ class Capability(_Strict):
     """A built-in recipe's name, or a recipe's own keys."""
     also: tuple[Spec, ...] = ()
     """More tasks to measure, which the verdict does not count."""
+
+    @property
+    def tasks(self) -> tuple[Spec, ...]:
+        """Everything that a cell's report asks."""
+        recipe = self.recipe
+        return (*recipe.target, *recipe.retain, *recipe.transfer, *recipe.also, *self.also)
 
     @field_validator("recipe", mode="before")
     @classmethod
@@ -134,11 +138,11 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """The JSON form: a cell's file; of one that could not be measured, its place in the grid and the reason."""
         cell = self.cell
-        place = {"model": cell.model, "capability": cell.capability.recipe.capability, "method": cell.method}
-        place |= {"heads": cell.heads, "seed": cell.seed}
+        where = {"model": cell.model, "capability": cell.capability.recipe.capability, "method": cell.method}
+        where |= {"heads": cell.heads, "seed": cell.seed}
         if self.report is None:
-            return place | {"error": self.error}
-        return place | {
+            return where | {"error": self.error}
+        return where | {
             "units": show(self.units),
             "universal": show(self.universal),
             "found": self.found,
@@ -230,7 +234,7 @@ def run(
             continue
         units = ranking.top(cell.heads)
         result = Result(cell, units, ranking.universal, ranking.found, ranking.evaluations, report)
-        _write(path, result)
+        _save(path, json.dumps(result.to_dict(), indent=2, allow_nan=False) + "\n")
         yield result
 
 
@@ -241,10 +245,6 @@ def _ranking(cell: Cell, work: Path, locate: Locate) -> Localization:
     ranking = locate(cell)
     _save(path, ranking.to_json())
     return ranking
-
-
-def _write(path: Path, result: Result) -> None:
-    _save(path, json.dumps(result.to_dict(), indent=2, allow_nan=False) + "\n")
 
 
 def _read(path: Path, cell: Cell) -> Result:

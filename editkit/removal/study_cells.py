@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from editkit.checkpoints import gguf, source
@@ -28,7 +28,7 @@ from editkit.removal.capability import Capability, capability
 from editkit.removal.find_heads import localize
 from editkit.removal.random_sets import Draw, random_heads
 from editkit.removal.recipe import Recipe
-from editkit.removal.trial import Answers, trial_of
+from editkit.removal.trial import trial_of
 from editkit.tasks.find import files, find
 from editkit.workspace import work_for
 
@@ -63,14 +63,14 @@ class Laboratory:
         """
         wanted, recipe = self._wanted(cell.capability.recipe), cell.capability.recipe
         also = [find(spec, folder=self.folder, allow_code=self.allow_code) for spec in cell.capability.also]
-        trial = trial_of(wanted, seed=cell.seed, also=also)
+        trial = trial_of(replace(wanted, also=(*wanted.also, *also)), seed=cell.seed)
         heads = ranking.top(cell.heads)
         draw = Draw(recipe.random_sets, recipe.random_examples, cell.seed)
         with self._ledger(cell) as ledger:
-            before, after = trial.answers(ledger), trial.answers(ledger, heads, title="Answers, edited")
-            again = trial.again(ledger, before)
-            null = random_heads(ledger, heads, ranking.universal, *trial.least_lost(before, after), draw)
-        return trial.report(Answers(before, after, again), null)
+            answers = trial.asked(ledger, heads)
+            pair = trial.least_lost(answers.before, answers.after)
+            null = random_heads(ledger, heads, ranking.universal, *pair, draw)
+        return trial.report(answers, null)
 
     def basis(self, cell: study.Cell) -> str:
         """Digest of the precision, and of sizes and times of the files on this machine that the cell is measured from.
@@ -82,9 +82,7 @@ class Laboratory:
         file = gguf.file_of(name)
         folder = source.here(name)
         model = [file] if file else sorted(path for path in folder.rglob("*") if path.is_file()) if folder else []
-        recipe = cell.capability.recipe
-        specs = (*recipe.target, *recipe.retain, *recipe.transfer, *cell.capability.also)
-        paths = [*model, *(path for spec in specs for path in files(spec, self.folder))]
+        paths = [*model, *(path for spec in cell.capability.tasks for path in files(spec, self.folder))]
         stamps = [(path.name, stamp(path)) for path in paths]
         return hashlib.sha256(repr((self.placement.dtype, stamps)).encode()).hexdigest()
 

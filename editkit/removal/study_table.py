@@ -55,23 +55,23 @@ def published() -> Published:
 
 def tables(study: Study, results: Sequence[Result], paper: Published) -> str:
     """The whole study as one Markdown page."""
-    parts = [f"# {study.study}", prose(study.summary)]
+    paragraphs = [f"# {study.study}", prose(study.summary)]
     for model, method, seed in dict.fromkeys((r.cell.model, r.cell.method, r.cell.seed) for r in results):
         group = [r for r in results if (r.cell.model, r.cell.method, r.cell.seed) == (model, method, seed)]
-        parts += [f"## {code(model)}, {method}, seed {seed}", _scores(group, paper), _heads(group, paper)]
+        paragraphs += [f"## {code(model)}, {method}, seed {seed}", _scores(group, paper), _heads(group, paper)]
     if len(study.methods) > 1:
-        parts += ["## Methods compared", _methods(study, results)]
+        paragraphs += ["## Methods compared", _methods(study, results)]
     shown = any(paper.scores(r.cell.model, None, 0) for r in results)
     reused = dict.fromkeys(code(row.task) for r in results if r.report for row in r.report.rows if row.reused)
     used = f"; those of {', '.join(reused)} are new fillings of templates (clusters) already used" if reused else ""
-    parts.append(
+    paragraphs.append(
         f"Scores in percent with 95 % intervals, on examples that no search looked at{used}. Bold: the task the heads "
         "were found on. *Measured again*: the noise of measuring alone. *Change that would show*: a smaller one, in "
         "points, would mostly have gone unseen with so many examples. Goal and damage are judged by each recipe's "
         "criteria, the goal also against random heads of the same layers."
         + (f" Paper: {paper.version}." if shown else "")
     )
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(filter(None, paragraphs)) + "\n"
 
 
 def _scores(group: Sequence[Result], paper: Published) -> str:

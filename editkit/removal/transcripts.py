@@ -37,7 +37,7 @@ def examples(answers: Answers, *, hidden: Collection[str] = ()) -> tuple[Asked, 
     Args:
         hidden: tasks whose answers are not to be read; those of tasks that are not built in never are.
     """
-    found = []
+    rows = []
     for first, second, third in zip(answers.before, answers.after, answers.again, strict=True):
         task = first.task
         hide = task.name in hidden or TASKS.get(task.name) != task
@@ -45,8 +45,8 @@ def examples(answers: Answers, *, hidden: Collection[str] = ()) -> tuple[Asked, 
             old, new, _ = (answered(cell.output, hidden=hide) for cell in cells)
             before, after, again = scores(cells)
             told = (task.name, example.id, example.cluster, sha256(example.prompt), (old, new))
-            found.append(Asked(*told, before, after, again, hide))
-    return tuple(found)
+            rows.append(Asked(*told, before, after, again, hide))
+    return tuple(rows)
 
 
 def transcript_lines(before: Sequence[Sheet], after: Sequence[Sheet]) -> str:

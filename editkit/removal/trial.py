@@ -1,8 +1,7 @@
 """One experiment: the same examples asked of the unedited model, of it once more, and of the edited one.
 
 trial = trial_of(wanted, seed=0)
-before, after = trial.answers(ledger), trial.answers(ledger, units)
-report = trial.report(Answers(before, after, trial.again(ledger, before)))
+report = trial.report(trial.asked(ledger, units))
 """
 
 from __future__ import annotations
@@ -83,6 +82,11 @@ class Trial:
         with ledger.stage(title, self.size) as ledger:
             return tuple(self.sheet(ledger, task, units) for task in self.tasks)
 
+    def asked(self, ledger: Ledger, units: Iterable[Unit]) -> Answers:
+        """The answers of the unedited model, of the edited one, and of the unedited one again."""
+        before, after = self.answers(ledger), self.answers(ledger, units, title="Answers, edited")
+        return Answers(before, after, self.again(ledger, before))
+
     def sheet(self, ledger: Ledger, task: Task, units: Iterable[Unit] = ()) -> Sheet:
         """One task's answers with ``units`` knocked out."""
         examples = self.examples(task)
@@ -144,19 +148,15 @@ class Trial:
         return examples_of(task, self.split, limit=self.limit)
 
 
-def trial_of(wanted: Capability, *, split: Split = "report", seed: int = 0, also: Sequence[Task] = ()) -> Trial:
-    """A capability's trial on one split, the targets first; formats for transfer and ``also`` are for ``report`` alone.
-
-    Args:
-        also: more tasks to measure, which the verdict does not count.
-    """
+def trial_of(wanted: Capability, *, split: Split = "report", seed: int = 0) -> Trial:
+    """A capability's trial on one split, the targets first. Transfer and ``also`` are asked on ``report`` alone."""
     recipe = wanted.recipe
-    transfer, accepted = (wanted.transfer, wanted.also) if split == "report" else ((), ())
+    transfer, also = (wanted.transfer, wanted.also) if split == "report" else ((), ())
     groups: list[tuple[Role, Sequence[Task]]] = [
         ("target", wanted.targets),
         ("retain", wanted.retain),
         ("transfer", transfer),
-        ("also", (*accepted, *also)),
+        ("also", also),
     ]
     roles: dict[str, Role] = {task.name: role for role, tasks in groups for task in tasks}
     tasks = tuple(task for _, tasks in groups for task in tasks)

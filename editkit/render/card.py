@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from editkit.edit import Edit
@@ -23,13 +23,12 @@ from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import BaseModel, Provenance
 from editkit.evidence.report import EvalReport
 from editkit.evidence.row import Row
-from editkit.evidence.verdict import standing
+from editkit.evidence.verdict import Standing
 from editkit.render import attacks, frontier, wording
-from editkit.render.collapse import collapse_note
 from editkit.render.front_matter import front_matter, hub_id
 from editkit.render.head_map import head_map, ranks_heads
 from editkit.render.inert import Inert, code, fence, prose, web_address
-from editkit.units import Unit, show
+from editkit.units import Unit
 
 CITATION = """@article{bair2026compressed,
   title  = {Compressed Sensing for Capability Localization in Large Language Models},
@@ -114,9 +113,11 @@ def _evidence(report: EvalReport) -> dict[str, Any]:
     criteria = report.criteria
     return {
         "held_out": all(row.split == "report" for row in report.rows),
-        "reused": _joined([code(row.task) for row in report.rows if row.reused], ", "),
+        "reused": _tasks([row for row in report.rows if row.reused]),
         "rows": report.rows,
-        "words": [prose(_word(row, report)) for row in report.rows],
+        "words": [
+            prose(f"{'retain: ' if row.role == 'retain' else ''}{wording.standing(row, report)}") for row in report.rows
+        ],
         "control": _control(report),
         "criteria": Inert(
             f"the target keeps at most {wording.percent(criteria.goal)} % of its score above chance; no retained task "
@@ -125,11 +126,6 @@ def _evidence(report: EvalReport) -> dict[str, Any]:
         ),
         "reasons": report.verdict.reasons,
     }
-
-
-def _word(row: Row, report: EvalReport) -> str:
-    """``target``, ``transfer``, ``also``, or of a retained task what is shown of it."""
-    return f"retain: {standing(row, report.criteria)}" if row.role == "retain" else row.role
 
 
 def _control(report: EvalReport) -> dict[str, Any] | None:
@@ -182,18 +178,17 @@ def _finding(outcome: Outcome) -> dict[str, Any]:
 
 
 def _limits(report: EvalReport, exhibits: Exhibits, provenance: Provenance) -> dict[str, Any]:
-    groups = wording.standing(report)
     little = [row for row in wording.retained(report) if wording.says_little(row)]
     lines = [
-        _group("*Kept*, a loss below the budget is shown", groups.holds, "of none of the retained tasks"),
-        _group("*Not shown*, too few examples to say which", groups.uncertain, "none"),
-        _group("**Lost**, a loss beyond the budget is shown", groups.degraded, "none of the retained tasks"),
+        f"*Kept*, a loss below the budget is shown: {_shown(report, 'kept') or 'of none of the retained tasks'}.",
+        f"*Not shown*, too few examples to say which: {_shown(report, 'not shown') or 'none'}.",
+        f"**Lost**, a loss beyond the budget is shown: {_shown(report, 'lost') or 'none of the retained tasks'}.",
     ]
     if little:
-        lines.append(_group("Says little, no better than chance before the edit", little, ""))
+        lines.append(f"Says little, no better than chance before the edit: {_tasks(little)}.")
     if exhibits.unable:
         left_out = [Inert(f"{code(task.task)} {wording.percent(task.score)} % of {task.n}") for task in exhibits.unable]
-        lines.append(Inert(f"Left out, as the unedited model cannot do it: {_joined(left_out, ', ')}."))
+        lines.append(f"Left out, as the unedited model cannot do it: {_joined(left_out, ', ')}.")
     audits = exhibits.audits
     held = {True: "held", False: "**did not hold**", None: "no verdict"}
     use = (
@@ -202,7 +197,7 @@ def _limits(report: EvalReport, exhibits: Exhibits, provenance: Provenance) -> d
         else "The terms of the base and of its licence stay."
     )
     return {
-        "standing": lines,
+        "standing": [Inert(line) for line in lines],
         "untested": [Inert(text) for text in wording.not_tested(audits)],
         "audits": [Inert(f"{code(audit.name)}: {held[audit.held]}. {prose(audit.summary)}") for audit in audits],
         "use": Inert(use),
@@ -271,10 +266,11 @@ def _base_shown(provenance: Provenance) -> Inert:
 
 
 def _effect(row: Row) -> Inert:
+    note = wording.collapse_note(row)
     return Inert(
         f"{code(row.task)} {wording.percent(row.before.mean)} % → {wording.percent(row.after.mean)} %: "
         f"{wording.points(row.delta.mean)} points, 95 % interval {wording.span(row.delta)}, "
-        f"{wording.examples(row)}, chance {wording.percent(row.chance)} %{_collapse(row)}"
+        f"{wording.examples(row)}, chance {wording.percent(row.chance)} %{f'; {note}' if note else ''}"
     )
 
 
@@ -283,14 +279,10 @@ def _cost(report: EvalReport) -> Inert:
     if worst is None:
         return Inert("not measured: there was no task to retain")
     mean = math.fsum(row.delta.mean for row in rows) / len(rows)
-    groups = wording.standing(report)
-    lost, unsure = (
-        _joined([code(row.task) for row in some], ", ") or "none" for some in (groups.degraded, groups.uncertain)
-    )
     return Inert(
         f"worst of {len(rows)} retained tasks {code(worst.task)}: {wording.points(worst.delta.mean)} points, 95 % "
         f"interval {wording.span(worst.delta)}; mean {wording.points(mean)} points; not "
-        f"shown to be kept: {unsure}; lost: {lost}"
+        f"shown to be kept: {_shown(report, 'not shown') or 'none'}; lost: {_shown(report, 'lost') or 'none'}"
     )
 
 
@@ -320,19 +312,17 @@ def _noise(report: EvalReport) -> Inert | None:
     )
 
 
-def _group(label: str, rows: Sequence[Row], none: str) -> Inert:
-    return Inert(f"{label}: {_joined([code(row.task) for row in rows], ', ') or none}.")
+def _shown(report: EvalReport, standing: Standing) -> Inert:
+    """The retained tasks of which this is shown."""
+    return _tasks([row for row in wording.retained(report) if wording.standing(row, report) == standing])
 
 
-def _collapse(row: Row) -> str:
-    note = collapse_note(row)
-    return f"; {note}" if note else ""
+def _tasks(rows: Sequence[Row]) -> Inert:
+    return _joined([code(row.task) for row in rows], ", ")
 
 
-def _units(units: Sequence[Unit] | frozenset[Unit]) -> Inert:
-    names = show(units)
-    more = f" and {len(names) - SHOWN_UNITS} more" if len(names) > SHOWN_UNITS else ""
-    return Inert((", ".join(names[:SHOWN_UNITS]) or "none") + more)
+def _units(units: Iterable[Unit]) -> Inert:
+    return Inert(wording.units(units, SHOWN_UNITS))
 
 
 def _joined(parts: Sequence[Inert], separator: str) -> Inert:

@@ -90,16 +90,16 @@ def joint(diagnostics: Mapping[str, Any]) -> dict[str, str]:
 def _lines(prefix: str, value: Any, *, depth: int) -> list[tuple[str, str]]:
     if isinstance(value, Mapping) and depth < 4:
         lines = []
-        for name, part in value.items():
+        for name, inner in value.items():
             shown = str(name).replace("_", " ")
-            lines += _lines(f"{prefix}: {shown}" if prefix else shown, part, depth=depth + 1)
+            lines += _lines(f"{prefix}: {shown}" if prefix else shown, inner, depth=depth + 1)
         return lines
     return [] if value is None or (isinstance(value, Sequence) and not value) else [(prefix, _shown(value))]
 
 
 def _named(name: str) -> str:
     """The plain name; for ``coefficients: L1H5`` that of ``coefficients``, followed by the rest."""
-    for known in (name, *(name[:place] for place in range(len(name), 0, -1) if name[place:].startswith(": "))):
+    for known in (name, *(name[:end] for end in range(len(name), 0, -1) if name[end:].startswith(": "))):
         if known in NAMES:
             return NAMES[known] + name[len(known) + 1 :]
     return name
@@ -117,8 +117,8 @@ def _shown(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_shown(part)}" for name, part in value.items())
+        return ", ".join(f"{name} {_shown(inner)}" for name, inner in value.items())
     if isinstance(value, Sequence):
-        listed = ", ".join(_shown(part) for part in value[:LISTED])
+        listed = ", ".join(_shown(item) for item in value[:LISTED])
         return listed + (f", … ({len(value)} in all)" if len(value) > LISTED else "")
     return str(value)

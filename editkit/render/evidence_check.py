@@ -88,7 +88,7 @@ def _report(out: Path, outcome: Outcome, *, same: bool) -> Iterator[str]:
 
 
 def _demanded(out: Path, outcome: Outcome) -> Iterator[str]:
-    """What was demanded, and of how many tasks, is what the recipe in the manifest says."""
+    """The criteria and the number of tasks are those of the recipe in the manifest."""
     recipe: Any = manifest.read(out).recipe
     if recipe is None:
         yield f"{manifest.NAME}: holds no recipe"
@@ -100,9 +100,9 @@ def _demanded(out: Path, outcome: Outcome) -> Iterator[str]:
     expected = {"target": targets, **{role: len(recipe[role]) for role in ("retain", "transfer", "also")}}
     expected["retain"] -= len(outcome.exhibits.unable)
     for role, count in expected.items():
-        found = sum(row.role == role for row in outcome.report.rows)
-        if found != count:
-            yield f"{REPORT}: rows: the recipe has {count} tasks of the role {role}, found {found}"
+        rows = sum(row.role == role for row in outcome.report.rows)
+        if rows != count:
+            yield f"{REPORT}: rows: the recipe has {count} tasks of the role {role}, found {rows}"
 
 
 def _transcripts(outcome: Outcome) -> Iterator[str]:
@@ -118,8 +118,8 @@ def _transcripts(outcome: Outcome) -> Iterator[str]:
 def _texts(out: Path, outcome: Outcome) -> Iterator[str]:
     """Card and page are what is rendered from the evidence. Figures are compared by the text in them."""
     for name, expected in zip(("README.md", "editkit/report.html"), evidence_folder.texts(outcome), strict=True):
-        found = _plain((out / name).read_text("utf-8")).splitlines()
-        for number, (one, other) in enumerate(zip_longest(_plain(expected).splitlines(), found, fillvalue=""), 1):
+        written = _plain((out / name).read_text("utf-8")).splitlines()
+        for number, (one, other) in enumerate(zip_longest(_plain(expected).splitlines(), written, fillvalue=""), 1):
             if one != other:
                 start = max(0, next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0) - 40)
                 right, wrong = (printable(line[start : start + 120]) for line in (one, other))

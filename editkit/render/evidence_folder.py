@@ -83,25 +83,25 @@ def read(out: Path) -> Outcome:
     Raises:
         EditkitError: naming the file that is missing or is not what editkit writes.
     """
-    texts = {}
-    packed, attacked = out / examples.NAME, out / NAME
-    for name in ("edit.json", "localization.json", "report.json", "provenance.json"):
+
+    def text(name: str) -> str:
         try:
-            texts[name] = (out / "editkit" / name).read_text("utf-8")
+            return (out / name).read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise EditkitError(
-                f"{out}: expected editkit/{name}, which holds the evidence of a removal; {error.__class__.__name__}. "
+                f"{out}: expected {name}, which holds the evidence of a removal; {error.__class__.__name__}. "
                 "Only the output of `editkit remove-capability` has one."
             ) from error
+
     return Outcome(
         out,
-        Edit.from_json(texts["edit.json"]),
-        Localization.from_json(texts["localization.json"]),
-        EvalReport.from_json(texts["report.json"]),
-        Exhibits.from_json(texts["report.json"]),
-        Provenance.from_json(texts["provenance.json"]),
-        examples.read(packed) if packed.is_file() else (),
-        Attacks.from_json(attacked.read_text("utf-8")) if attacked.is_file() else None,
+        Edit.from_json(text("editkit/edit.json")),
+        Localization.from_json(text("editkit/localization.json")),
+        EvalReport.from_json(text("editkit/report.json")),
+        Exhibits.from_json(text("editkit/report.json")),
+        Provenance.from_json(text("editkit/provenance.json")),
+        examples.read(out / examples.NAME) if (out / examples.NAME).is_file() else (),
+        Attacks.from_json(text(NAME)) if (out / NAME).is_file() else None,
     )
 
 
@@ -113,9 +113,9 @@ def render_again(out: Path) -> None:
     """
     record = manifest.read(out)
     rendered = ("README.md", "editkit/report.html", *(f"editkit/{figure}.png" for figure in FIGURES))
-    found = sorted((name, what) for name, what in manifest.faults(out, record).items() if name not in rendered)
-    if found:
-        wrong = "; ".join(f"{printable(name)}: {what}" for name, what in found[:20])
+    faults = sorted((name, what) for name, what in manifest.faults(out, record).items() if name not in rendered)
+    if faults:
+        wrong = "; ".join(f"{printable(name)}: {what}" for name, what in faults[:20])
         raise IntegrityError(f"{printable(str(out))} is not what editkit wrote, so nothing was rendered: {wrong}.")
     render(out, read(out))
     manifest.write(out, record)

@@ -15,11 +15,10 @@ import math
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from editkit.evidence.exhibits import Dose
-from editkit.evidence.intervals import Interval
 from editkit.evidence.report import EvalReport
 from editkit.evidence.row import Row
 from editkit.render import wording
@@ -131,15 +130,13 @@ def _drawn(draw: Draw, theme: Theme, kind: str, **save: Any) -> bytes:
 
 def _draw_deltas(figure: Figure, theme: Theme, report: EvalReport) -> None:
     retained = wording.retained(report)
-    parts = [rows for rows in ((*wording.targets(report), *wording.transfers(report)), retained) if rows]
-    figure.set_size_inches(8.4, 0.8 + 0.29 * len(report.rows) + 0.55 * len(parts))
-    if not parts:
+    blocks = [rows for rows in ((*wording.targets(report), *wording.transfers(report)), retained) if rows]
+    figure.set_size_inches(8.4, 0.8 + 0.29 * len(report.rows) + 0.55 * len(blocks))
+    if not blocks:
         return
-    axes = figure.subplots(len(parts), 1, squeeze=False, height_ratios=[len(rows) + 0.6 for rows in parts])[:, 0]
-    standing = wording.standing(report)
-    for axis, rows in zip(axes, parts, strict=True):
-        colours = [_row_colour(row, standing, theme) for row in rows]
-        _forest(axis, theme, rows, colours)
+    axes = figure.subplots(len(blocks), 1, squeeze=False, height_ratios=[len(rows) + 0.6 for rows in blocks])[:, 0]
+    for axis, rows in zip(axes, blocks, strict=True):
+        _forest(axis, theme, rows, [_row_colour(row, report, theme) for row in rows])
         budget = report.criteria.damage_each * 100
         if rows is retained:
             low = min([-1.4 * budget, *(row.delta.low * 100 for row in rows if math.isfinite(row.delta.low))])
@@ -174,8 +171,8 @@ def _draw_dose(figure: Figure, theme: Theme, dose: tuple[Dose, ...], marked: str
     tasks = sorted({task for point in dose for task in point.retain})
     curves = [[point.retain.get(task, math.nan) * 100 for point in dose] for task in tasks]
     known = [values for values in curves if sum(map(math.isfinite, values)) > 1]
-    for place, values in enumerate(known):
-        named = "each retained task" if place == 0 else None
+    for number, values in enumerate(known):
+        named = "each retained task" if number == 0 else None
         # Measured only where the target has fallen far enough: what lies between is not known.
         axis.plot(heads, values, color=theme.rise, linewidth=1, alpha=0.8, marker="o", markersize=3.5, label=named)
     axis.plot(heads, means, color=theme.accent, linewidth=2.2, marker="o", markersize=4.5, label="to be removed")
@@ -183,15 +180,7 @@ def _draw_dose(figure: Figure, theme: Theme, dose: tuple[Dose, ...], marked: str
     side = -5 if heads and chosen > (heads[0] + heads[-1]) / 2 else 5
     label(axis, marked, (chosen, 108), side, theme.ink)
     if math.isfinite(goal):
-        axis.axhline(goal * 100, color=theme.warn, linewidth=1, linestyle=(0, (4, 3)))
-        axis.annotate(
-            f"goal: {wording.percent(goal)} %",
-            (1.01, goal * 100),
-            xycoords=("axes fraction", "data"),
-            va="center",
-            color=theme.warn,
-            fontsize=9,
-        )
+        mark_goal(axis, theme, goal)
     axis.set_ylim(-3, 104)
     if max(heads, default=0) <= 16:
         axis.set_xticks(heads)
@@ -229,39 +218,41 @@ def _draw_null(figure: Figure, theme: Theme, report: EvalReport, ours: str) -> N
     calm(axis, theme, grid="y")
 
 
-def _row_colour(row: Row, standing: wording.Standing, theme: Theme) -> str:
-    if row.role in ("target", "transfer"):
-        return theme.accent
-    return theme.bad if row in standing.degraded else theme.warn if row in standing.uncertain else theme.good
+def _row_colour(row: Row, report: EvalReport, theme: Theme) -> str:
+    colours = {"kept": theme.good, "not shown": theme.warn, "lost": theme.bad}
+    return colours.get(wording.standing(row, report), theme.accent)
 
 
 def _forest(axis: Axes, theme: Theme, rows: tuple[Row, ...], colours: list[str]) -> None:
-    places = range(len(rows))
-    for place, row, colour in zip(places, rows, colours, strict=True):
-        delta = _in_points(row.delta)
-        axis.plot([delta.low, delta.high], [place, place], color=colour, linewidth=2.4, solid_capstyle="round")
-        axis.plot([delta.mean], [place], marker="o", markersize=6.5, color=colour)
-        axis.annotate(
-            f"{wording.points(row.delta.mean)}  [{wording.span(row.delta)}]",
-            (1.01, place),
-            xycoords=("axes fraction", "data"),
-            va="center",
-            color=theme.ink,
-            fontsize=9,
-        )
+    for height, (row, colour) in enumerate(zip(rows, colours, strict=True)):
+        low, mean, high = (100 * change for change in (row.delta.low, row.delta.mean, row.delta.high))
+        axis.plot([low, high], [height, height], color=colour, linewidth=2.4, solid_capstyle="round")
+        axis.plot([mean], [height], marker="o", markersize=6.5, color=colour)
+        _beside(axis, f"{wording.points(row.delta.mean)}  [{wording.span(row.delta)}]", height, theme.ink)
     axis.axvline(0, color=theme.soft, linewidth=1)
-    axis.set_yticks(list(places), [f"{clean(row.task, limit=28)}  (n={row.n})" for row in rows])
+    axis.set_yticks(range(len(rows)), [f"{clean(row.task, limit=28)}  (n={row.n})" for row in rows])
     axis.set_ylim(len(rows) - 0.5, -0.9)
     calm(axis, theme, grid="x")
     axis.tick_params(axis="y", labelcolor=theme.ink)
 
 
-def label(axis: Axes, text: str, place: tuple[float, float], beside: float, colour: str) -> None:
-    """Text ``beside`` typographic points to the right (negative: left) of a place in the data."""
+def mark_goal(axis: Axes, theme: Theme, goal: float) -> None:
+    """A dashed line at ``goal``, a share from 0 to 1, where the axis is in percent."""
+    axis.axhline(goal * 100, color=theme.warn, linewidth=1, linestyle=(0, (4, 3)))
+    _beside(axis, f"goal: {wording.percent(goal)} %", goal * 100, theme.warn)
+
+
+def _beside(axis: Axes, text: str, height: float, colour: str) -> None:
+    """Text to the right of the axis, at a height in the data."""
+    axis.annotate(text, (1.01, height), xycoords=("axes fraction", "data"), va="center", color=colour, fontsize=9)
+
+
+def label(axis: Axes, text: str, point: tuple[float, float], beside: float, colour: str) -> None:
+    """Text ``beside`` typographic points to the right (negative: left) of a point in the data."""
     side = "left" if beside > 0 else "right"
     axis.annotate(
         text,
-        place,
+        point,
         (beside, 0),
         textcoords="offset points",
         ha=side,
@@ -270,10 +261,6 @@ def label(axis: Axes, text: str, place: tuple[float, float], beside: float, colo
         fontsize=9,
         annotation_clip=False,
     )
-
-
-def _in_points(interval: Interval) -> Interval:
-    return replace(interval, mean=interval.mean * 100, low=interval.low * 100, high=interval.high * 100)
 
 
 def calm(axis: Axes, theme: Theme, grid: Any) -> None:

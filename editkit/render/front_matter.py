@@ -86,10 +86,10 @@ def _license(base: BaseModel) -> dict[str, str]:
         return {}
     link = base.license_link if base.license_link in ("LICENSE", "LICENSE.md", "LICENSE.txt") else None
     link = link or web_address(base.license_link)
-    found = {"license": known or "other"}
-    if found["license"] == "other":
-        found["license_name"] = clean(base.license_name or base.license or "", limit=80)
-    return found | ({"license_link": link} if link else {})
+    fields = {"license": known or "other"}
+    if fields["license"] == "other":
+        fields["license_name"] = clean(base.license_name or base.license or "", limit=80)
+    return fields | ({"license_link": link} if link else {})
 
 
 def _results(report: EvalReport, base: BaseModel) -> list[EvalResult]:
@@ -100,7 +100,7 @@ def _results(report: EvalReport, base: BaseModel) -> list[EvalResult]:
         EvalResult(
             task_type=task_type,
             # Not the name of a dataset on the Hub, and one per row: rows of one type would be merged.
-            dataset_type=f"editkit-task-{place}-{_slug(row.task)}",
+            dataset_type=f"editkit-task-{number}-{_slug(row.task)}",
             dataset_name=clean(row.task, limit=80),
             dataset_split=clean(row.split, limit=40),
             metric_type="score",
@@ -115,7 +115,7 @@ def _results(report: EvalReport, base: BaseModel) -> list[EvalResult]:
                 "change_high": round(row.delta.high, 4),
             },
         )
-        for place, row in enumerate(report.rows)
+        for number, row in enumerate(report.rows)
         if math.isfinite(row.after.mean)
     ]
 

@@ -15,7 +15,6 @@ from editkit.render import figures, wording
 from editkit.units import Head, Neuron, Unit, show
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -98,8 +97,8 @@ def _draw(figure: Figure, theme: figures.Theme, outcome: Outcome) -> None:
     )
     tried = [(100 * max(0.0, row.tried[1]), 100 * row.tried[0], row) for row in sets if row.tried]
     if tried:
-        places = ([x for x, _, _ in tried], [y for _, y, _ in tried])
-        axis.plot(*places, "s", color=theme.accent, markersize=6, label="by real answers, to choose")
+        points = ([x for x, _, _ in tried], [y for _, y, _ in tried])
+        axis.plot(*points, "s", color=theme.accent, markersize=6, label="by real answers, to choose")
     for x, y, row in tried:
         if row.chosen:
             axis.plot([x], [y], "s", markersize=12, markerfacecolor="none", color=theme.accent)
@@ -109,14 +108,8 @@ def _draw(figure: Figure, theme: figures.Theme, outcome: Outcome) -> None:
     axis.set_ylim(-4, 112)
     axis.axvline(100 * criteria.damage_each, color=theme.warn, linewidth=1, linestyle=(0, (4, 3)))
     figures.label(axis, "damage budget", (100 * criteria.damage_each, 107), 5, theme.warn)
-    axis.axhline(100 * criteria.goal, color=theme.warn, linewidth=1, linestyle=(0, (4, 3)))
-    _beside(axis, f"goal: {wording.percent(criteria.goal)} %", 100 * criteria.goal, theme.warn)
+    figures.mark_goal(axis, theme, criteria.goal)
     axis.set_xlabel("worst loss of a retained task, points", color=theme.soft)
     axis.set_ylabel("target left, %", color=theme.soft)
     figures.calm(axis, theme, grid="both")
     axis.legend(frameon=False, labelcolor=theme.ink, fontsize=9, loc="upper right")
-
-
-def _beside(axis: Axes, text: str, height: float, colour: str) -> None:
-    place = {"xycoords": ("axes fraction", "data"), "va": "center", "color": colour, "fontsize": 9}
-    axis.annotate(text, (1.01, height), **place)

@@ -42,18 +42,18 @@ def clean(text: str, *, lines: bool = False, limit: int = 300) -> str:
     return shown[:limit] + "…" if len(text) > limit else shown
 
 
-def code(text: str, *, limit: int = 120) -> Inert:
+def code(text: str) -> Inert:
     """A code span, safe in prose and in table cells.
 
     The three characters that a code span in a table cannot carry are shown as their nearest look-alikes.
     """
-    shown = clean(text, limit=limit).replace("`", "'").replace("|", "¦").replace("\\", "⧵")
+    shown = clean(text, limit=120).replace("`", "'").replace("|", "¦").replace("\\", "⧵")
     return Inert(f"`{shown}`") if shown else Inert("(empty)")
 
 
-def prose(text: str, *, limit: int = 600) -> Inert:
+def prose(text: str) -> Inert:
     """Running text: every character that Markdown, HTML or a mail/link finder could act on becomes an entity."""
-    shown = clean(text, limit=limit)
+    shown = clean(text, limit=600)
     encoded = "".join(c if c.isalnum() or c in _SAFE_PUNCTUATION else f"&#{ord(c)};" for c in shown)
     encoded = encoded.replace("&#58; ", ": ")
     encoded = re.sub(r"(?i)(www|ftp)\.", lambda match: f"{match[1]}&#46;", encoded)
@@ -61,9 +61,9 @@ def prose(text: str, *, limit: int = 600) -> Inert:
     return Inert(re.sub(r"^(\d*)([^\w\s&])", lambda match: f"{match[1]}&#{ord(match[2])};", encoded))
 
 
-def fence(text: str, language: str = "", *, limit: int = 20_000) -> Inert:
+def fence(text: str, language: str = "") -> Inert:
     """A fenced code block, with a fence longer than any run of backticks inside."""
-    shown = clean(text, lines=True, limit=limit).rstrip("\n")
+    shown = clean(text, lines=True, limit=20_000).rstrip("\n")
     longest = max((len(run) for run in re.findall(r"`+", shown)), default=0)
     ticks = "`" * max(3, longest + 1)
     return Inert(f"{ticks}{language}\n{shown}\n{ticks}")

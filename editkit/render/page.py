@@ -21,7 +21,6 @@ from editkit.evidence.localization import Effect, Localization
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.report import EvalReport
 from editkit.render import attacks, figures, frontier, layer_counts, wording
-from editkit.render.collapse import collapse_note
 from editkit.render.diagnostics import facts
 from editkit.render.head_map import MapLayer, head_map, ranks_heads, scale
 from editkit.render.inert import clean, web_address
@@ -35,14 +34,10 @@ SHOWN_UNITS = 12
 STRONGEST = 60
 """Rows in the table of heads; all of them are in the map and in localization.json."""
 
-GROUP_NAMES = {
-    "target": "to be removed",
-    "transfer": "not searched",
-    "also": "also measured",
-    "holds": "kept",
-    "uncertain": "not shown",
-    "degraded": "lost",
-}
+NAMES = {"target": "to be removed", "transfer": "not searched", "also": "also measured"}
+"""By standing; those of retained tasks are their own names."""
+CLASSES = {"kept": "holds", "not shown": "uncertain", "lost": "degraded"}
+"""By standing; those of other tasks are their own classes."""
 
 
 def render(outcome: Outcome) -> str:
@@ -61,7 +56,7 @@ def render(outcome: Outcome) -> str:
         "subject": wording.subject(provenance),
         "base_name": wording.base_name(provenance),
         "licence_link": web_address(provenance.base.license_link),
-        "units": _listed(show(outcome.edit.units)),
+        "units": wording.units(outcome.edit.units, SHOWN_UNITS),
         "universal": ", ".join(show(localization.universal)),
         "facts": facts(localization.diagnostics),
         "fate": wording.fate(provenance),
@@ -89,7 +84,7 @@ def _template() -> Any:
         "probability": wording.probability,
         "share": wording.share,
         "count": wording.count,
-        "collapse_note": collapse_note,
+        "collapse_note": wording.collapse_note,
         "span": wording.span,
         "effect": wording.effect,
         "bounds": lambda effect: wording.effect_span(effect.low, effect.high),
@@ -100,17 +95,11 @@ def _template() -> Any:
     return environment.get_template("report.html.jinja")
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - SHOWN_UNITS
-    return ", ".join(names[:SHOWN_UNITS]) + (f" and {more} more" if more > 0 else "")
-
-
 def _results(outcome: Outcome) -> dict[str, Any]:
     report = outcome.report
     conclusion = wording.conclusion(outcome.localization, report)
-    standing = wording.standing(report)
     null = report.random_heads
-
+    standings = [(row, wording.standing(row, report)) for row in report.rows]
     return {
         "conclusion": conclusion,
         "reduced": report.verdict.status == "reduced" and wording.fate(outcome.provenance) == "removed",
@@ -118,8 +107,7 @@ def _results(outcome: Outcome) -> dict[str, Any]:
         "targets": wording.targets(report),
         "retained": wording.retained(report),
         "worst": wording.worst(report),
-        "rows": [(row, wording.group(row, standing)) for row in report.rows],
-        "group_names": GROUP_NAMES,
+        "rows": [(row, CLASSES.get(word, word), NAMES.get(word, word)) for row, word in standings],
         "held_out": all(row.split == "report" for row in report.rows),
         "reused": ", ".join(clean(row.task, limit=80) for row in report.rows if row.reused),
         "reached": sum(delta <= null.delta for delta in null.deltas) or "none" if null else "",

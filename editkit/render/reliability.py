@@ -46,23 +46,18 @@ def page(run: Reliability) -> str:
     """The whole run as Markdown."""
     sets = ", ".join(f"{len(units)} {name}" for name, units in run.located.items())
     settings = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in run.settings.items())
-    parts = [
+    paragraphs = [
         f"# Reliability: {prose(run.capability)}",
         f"Model {code(run.model)}, {run.total:,} {run.units}; located by {run.chosen}: {sets}.",
         _separation(run),
-        *(
-            part
-            for grid in tables(run)
-            for part in (f"## {prose(grid.title)}", _markdown(grid), prose(grid.note))
-            if part
-        ),
+        *(text for grid in tables(run) for text in (f"## {prose(grid.title)}", _markdown(grid), prose(grid.note))),
         *map(prose, run.notes),
         *(prose(f"Left out: {name}. {reason}") for name, reason in run.left_out.items()),
         f"Published: overlap {run.published['overlap']} %, IoU {run.published['iou']} %. "
         + prose(str(run.published["note"])),
         f"Settings: {prose(settings)}, seed {run.seed}.",
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(filter(None, paragraphs)) + "\n"
 
 
 def _separation(run: Reliability) -> str:

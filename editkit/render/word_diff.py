@@ -33,8 +33,8 @@ def _joined(pieces: list[tuple[str, bool]]) -> Pieces:
     """White space between two differing words differs with them: one mark, not one per word."""
     last = len(pieces) - 1
     changed = [
-        mark or (0 < place < last and text.isspace() and pieces[place - 1][1] and pieces[place + 1][1])
-        for place, (text, mark) in enumerate(pieces)
+        mark or (0 < at < last and text.isspace() and pieces[at - 1][1] and pieces[at + 1][1])
+        for at, (text, mark) in enumerate(pieces)
     ]
     together: list[tuple[str, bool]] = []
     for (text, _), mark in zip(pieces, changed, strict=True):

@@ -7,7 +7,7 @@ Scores are shown in percent with one decimal, changes in points: ``percent(0.993
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,24 +19,23 @@ from editkit.evidence.localization import Localization
 from editkit.evidence.provenance import Provenance
 from editkit.evidence.report import EvalReport
 from editkit.evidence.row import Row
-from editkit.render.collapse import collapse_note
 from editkit.render.inert import clean
-from editkit.units import kind
+from editkit.units import Unit, kind, show
 
 UNKNOWN = "–"
 
+NOTABLE = 0.05
+"""From this share on collapse is named beside the score; below it is in the table."""
+
 EFFECTS = {
     "likelihood": "An effect is the change, in points, of the probability that the model gives its own correct answers "
-    "when this {unit} alone is switched off. The search ranks heads by it.",
+    "when this {unit} alone is switched off.",
     "answers": "An effect is the change of the task's score, in points, when this {unit} alone is switched off, on the "
-    "examples of the search. The search ranks heads by it.",
+    "examples of the search.",
 }
 """By what the search looked at. A likelihood is no score: a small change of it can turn many answers, or none."""
 
 Fate = Literal["removed", "tried"]
-
-HEADS_RANKED = "The search ranks heads by it."
-
 
 NOT_TESTED = {
     "relearn": "Relearning: whether a little fine-tuning brings the capability back. Only a few slices of the "
@@ -49,15 +48,16 @@ NOT_TESTED = {
 }
 """What a report says nothing about unless an audit of that name was run."""
 ANSWERED = {"relearn": {"relearning"}, "quantize": {"rounding"}, "prompts": {"prefill", "few-shot", "paraphrases"}}
-"""... or those of ``editkit audit`` that answer it."""
+"""The audits of ``editkit audit`` that answer the same question."""
 
 
 def effect_means(localization: Localization) -> str:
     """What an effect of this search is, in two sentences."""
     kinds = kind(effect.unit for effect in localization.order)
     said = EFFECTS.get(str(localization.diagnostics.get("scores")), EFFECTS["likelihood"]).format(unit=kinds)
-    ordered = "Neurons are in order of contrast: how much the target's answers depend on one, and no other task's."
-    return said if kinds == "head" else f"{said.removesuffix(HEADS_RANKED)}{ordered}"
+    if kinds == "head":
+        return f"{said} The search ranks heads by it."
+    return f"{said} Neurons are in order of contrast: how much the target's answers depend on one, and no other task's."
 
 
 def percent(value: float | None) -> str:
@@ -106,6 +106,20 @@ def between(low: float, high: float) -> str:
 def share(value: float) -> str:
     """A fraction with two decimals: selectivity, stability."""
     return UNKNOWN if math.isnan(value) else f"{value:.2f}"
+
+
+def units(named: Iterable[Unit], most: int) -> str:
+    """The names of the first ``most`` units, and how many more there are."""
+    names = show(named)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return (", ".join(names[:most]) or "none") + more
+
+
+def collapse_note(row: Row) -> str:
+    """The share of answers that collapsed, in words; empty where it is small. Broken answers are no removal."""
+    if row.collapse_after < NOTABLE:
+        return ""
+    return f"{100 * row.collapse_after:.1f} % of the answers collapsed and count as not removed"
 
 
 def subject(provenance: Provenance) -> str:
@@ -183,18 +197,6 @@ def head_count(edit: Edit, provenance: Provenance) -> str:
     return " and ".join(said) or "no attention head"
 
 
-GROUPS: dict[verdict.Standing, str] = {"kept": "holds", "not shown": "uncertain", "lost": "degraded"}
-
-
-@dataclass(frozen=True)
-class Standing:
-    """The retained tasks in three groups; a task is in exactly one."""
-
-    holds: tuple[Row, ...]
-    uncertain: tuple[Row, ...]
-    degraded: tuple[Row, ...]
-
-
 def targets(report: EvalReport) -> tuple[Row, ...]:
     return tuple(row for row in report.rows if row.role == "target")
 
@@ -213,19 +215,9 @@ def worst(report: EvalReport) -> Row | None:
     return min(retained(report), key=lambda row: row.delta.mean, default=None)
 
 
-def standing(report: EvalReport) -> Standing:
-    """By the words of the verdict: *kept*, *not shown*, *lost*."""
-    groups: dict[str, list[Row]] = {"holds": [], "uncertain": [], "degraded": []}
-    for row in retained(report):
-        groups[GROUPS[verdict.standing(row, report.criteria)]].append(row)
-    return Standing(*(tuple(groups[key]) for key in ("holds", "uncertain", "degraded")))
-
-
-def group(row: Row, standing: Standing) -> str:
-    """A row's place in tables: ``target``, ``transfer``, ``also``, or the group of a retained task."""
-    if row.role != "retain":
-        return row.role
-    return next(name for name in ("holds", "uncertain", "degraded") if row in getattr(standing, name))
+def standing(row: Row, report: EvalReport) -> str:
+    """``target``, ``transfer`` or ``also``; of a retained task ``kept``, ``not shown`` or ``lost``."""
+    return verdict.standing(row, report.criteria) if row.role == "retain" else row.role
 
 
 def says_little(row: Row) -> bool:
@@ -272,11 +264,12 @@ def null_line(report: EvalReport) -> str | None:
         return None
     reached = sum(delta <= null.delta for delta in null.deltas)
     sets = f"All {null.sets} other sets of as many" if null.every else f"{null.sets} sets of as many random"
+    asked = "" if null.examples is None else f", the change by the chosen set on the same {null.examples:,} examples"
     average = math.fsum(null.deltas) / len(null.deltas) if null.deltas else math.nan
     return (
         f"{sets} {null.kind}s in the same layers change the target by "
         f"{points(average)} points on average; {reached or 'none'} of them reached {points(null.delta)}"
-        f"{_where(null.examples)} (p = {probability(null.p)}; least possible: {probability(1 / (1 + null.sets))})."
+        f"{asked} (p = {probability(null.p)}; least possible: {probability(1 / (1 + null.sets))})."
     ).replace("p = <", "p < ")
 
 
@@ -286,10 +279,6 @@ def look(number: int) -> str:
         return "the first: no other edit of this base was judged by these examples, as far as its measurements go back"
     others = "1 other edit of this base was" if number == 2 else f"{number - 1} other edits of this base were"
     return f"number {number}: {others} judged by these examples before; who looks often, chooses"
-
-
-def _where(examples: int | None) -> str:
-    return "" if examples is None else f", the change by the chosen set on the same {examples:,} examples"
 
 
 def searched(localization: Localization) -> str:

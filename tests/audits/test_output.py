@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import editkit
-from editkit.audits import AUDITS, output, subject
+from editkit.audits import AUDITS, subject
 from editkit.audits.subject import Budget, subject_of
 from editkit.checkpoints.architecture import from_model
 from editkit.cli import main
@@ -22,6 +22,7 @@ from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
 from editkit.removal.capability import capability
 from editkit.removal.recipe import changed
+from editkit.render import evidence_folder
 from editkit.workspace import Session
 from editkit.writing.verify import verify
 from tests.audits.conftest import FEW, TWIN
@@ -39,19 +40,19 @@ def test_the_record_is_part_of_the_output_and_grows_audit_by_audit(organism, tmp
     out = tmp_path / "no-swear"
     editkit.remove_capability(changed(RECIPE, {"goal": 0.3}), model=organism, out=out)
     monkeypatch.setitem(subject.BUDGETS, "quick", FEW)
-    assert output.read(out) is None
+    assert evidence_folder.read(out).attacks is None
     first = run(str(out), "--only", "prefill", "--never-had", str(TWIN), "--json")
     assert first.exit_code == 0, first.output
     rows = json.loads(first.stdout)["rows"]
     assert rows and rows[0]["recovered"]["share"] == pytest.approx(1) and rows[0]["control"]["lacks"]
     second = run(str(out), "--only", "token-nats", "--never-had", str(TWIN))
     assert second.exit_code == 0 and "suppressed: the first token of the answer" in second.stdout
-    found = output.read(out)
+    found = evidence_folder.read(out).attacks
     assert found and found.nats and len(found.rows) == len(rows), "the rows of the first run are kept"
     verify(out, "organism" if Path("organism").is_dir() else organism.source)
     alone = run(str(out), "--only", "token-nats")
     assert alone.exit_code == 0
-    found = output.read(out)
+    found = evidence_folder.read(out).attacks
     assert found and not found.rows, "rows beside another control do not stand in one table"
     weights = next(out.glob("*.safetensors"))
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
@@ -65,7 +66,7 @@ def test_a_removal_ends_with_the_audits_that_its_recipe_asks_for(organism, tmp_p
     monkeypatch.setattr("editkit.audits.AUDITS", {"token-nats": AUDITS["token-nats"]})
     recipe = changed(RECIPE, {"audits": "quick"})
     outcome = editkit.remove_capability(recipe, model=organism, out=tmp_path / "out", session=Session(tmp_path))
-    assert outcome.attacks and outcome.attacks.nats and outcome.attacks == output.read(outcome.out)
+    assert outcome.attacks and outcome.attacks.nats and outcome.attacks == evidence_folder.read(outcome.out).attacks
     assert "Under attack: **suppressed" in (outcome.out / "README.md").read_text("utf-8")
     assert outcome.summary()["attacks"]["nats"]
     verify(outcome.out, organism.source)
@@ -79,7 +80,7 @@ def test_a_removal_ends_with_the_audits_that_its_recipe_asks_for(organism, tmp_p
 
 def test_what_cannot_be_audited_is_said(tmp_path: Path, organism) -> None:
     assert "no such audit" in run(str(tmp_path), "--only", "magic").output
-    assert "expected an output of editkit" in run(str(tmp_path)).output
+    assert "expected the output of `editkit remove-capability`" in run(str(tmp_path)).output
     baked = editkit.bake(organism.source, ["L1H3"], out=tmp_path / "baked").directory
     assert "names no capability to attack" in run(str(baked)).output
 

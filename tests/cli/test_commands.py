@@ -364,7 +364,7 @@ def test_a_file_in_no_folder_is_told_before_the_work(
         raise AssertionError("the work began")
 
     monkeypatch.setattr("editkit.removal.study.run", work)
-    monkeypatch.setattr("editkit.cli.search._load", work)
+    monkeypatch.setattr("editkit.cli.search.load", work)
     (tmp_path / "study.yaml").write_text(
         "study: own\nmodels: [bundled]\nmethods: [halving]\nheads: [1]\ncapabilities: [{recipe: swear}]\n"
     )
