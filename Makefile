@@ -7,6 +7,7 @@
 # make check     lint and type check
 # make oldest    run the tests with the oldest versions that pyproject.toml allows
 # make cards     write the example cards again
+# make kill N=100  kill commands at random moments, run them again, compare every byte
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -17,7 +18,7 @@ TOOLS := '.[dev,eval]'
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-.PHONY: demo real test test-commit test-all check oldest cards clean
+.PHONY: demo real test test-commit test-all check oldest cards kill clean
 
 demo: .venv/installed
 	@rm -rf $(OUT)
@@ -64,6 +65,9 @@ oldest:
 
 cards: .venv/installed
 	$(BIN)/python cards/make.py
+
+kill: .venv/tools
+	$(BIN)/python -m benchmarks.kill -n $(or $(N),100)
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache

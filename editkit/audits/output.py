@@ -13,6 +13,7 @@ from pathlib import Path
 from editkit.audits import Audit
 from editkit.audits.run import audited
 from editkit.audits.subject import Budget, subject_of
+from editkit.checkpoints.files import digest_of
 from editkit.checkpoints.source import recorded, resolve
 from editkit.errors import UsageError
 from editkit.evidence.attacks import NAME, Attacks
@@ -25,6 +26,7 @@ from editkit.removal.capability import capability
 from editkit.render import evidence_folder
 from editkit.workspace import Session, work_for
 from editkit.writing import manifest
+from editkit.writing.manifest import Manifest
 from editkit.writing.verify import verify
 
 
@@ -56,6 +58,7 @@ def audit_output(
             f"{out}: expected the output of `editkit remove-capability`, which says what was removed. What was only "
             "baked names no capability to attack."
         )
+    _drop_torn(out)
     outcome = evidence_folder.read(out)
     edit = outcome.edit
     revision = recorded(base, edit.base) if base else edit.base.revision
@@ -81,7 +84,24 @@ def record(out: Path, attacks: Attacks) -> Attacks:
     before = evidence_folder.read(out).attacks if NAME in written.files else None
     if before is not None and before.settings == attacks.settings:
         attacks = before.joined(attacks)
-    (out / NAME).write_text(attacks.to_json(), encoding="utf-8", newline="\n")
-    manifest.write(out, written)
+    staged = out / f"{NAME}.new"
+    staged.write_text(attacks.to_json(), encoding="utf-8", newline="\n")
+    staged.replace(out / NAME)
+    manifest.write(out, written, known=_digests(written))
     evidence_folder.render_again(out)
     return attacks
+
+
+def _drop_torn(out: Path) -> None:
+    """What a record that was stopped half-way left: its attacks are measured again, mostly from the store."""
+    written = manifest.read(out)
+    (out / f"{NAME}.new").unlink(missing_ok=True)
+    recorded = written.files[NAME][0] if NAME in written.files else None
+    if (out / NAME).exists() and digest_of(out / NAME) != recorded:
+        (out / NAME).unlink()
+        manifest.write(out, written, known=_digests(written))
+
+
+def _digests(written: Manifest) -> dict[str, str]:
+    """Of every file but the record itself, as they are known."""
+    return {name: digest for name, (digest, _) in written.files.items() if name != NAME}

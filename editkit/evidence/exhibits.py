@@ -50,7 +50,7 @@ class Audit:
 
 @dataclass(frozen=True)
 class Unable:
-    """A task of the recipe that was left out: the unedited model is no better at it than chance and a few points."""
+    """A task that the unedited model hardly does: a retained one is left out, a format of the target reported only."""
 
     task: str
     score: float

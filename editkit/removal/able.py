@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,28 +17,50 @@ from editkit.tasks.task import Task, examples_of
 
 ABOVE = 0.1
 """A retained task must score so much above chance."""
+ABOVE_TARGET = 0.2
+"""A format of the target must score so much above chance, or its loss could not be shown."""
 
 
 def able(ledger: Ledger, capability: Capability) -> tuple[Capability, tuple[Unable, ...]]:
-    """The capability without the retained tasks that the model cannot do; and those, with a warning.
+    """The capability without what the model cannot do, with a warning; and what that is.
+
+    Retained tasks are left out. Of several formats of the target, those that the model hardly shows are reported beside
+    the formats that were not searched, and the verdict does not need them.
 
     Raises:
-        EditkitError: the model can do none of them.
+        EditkitError: the model can do none of the retained tasks.
     """
+    formats = capability.targets if len(capability.targets) > 1 else ()
     with ledger.stage("What the model can do") as staged:
-        looks = [_look(staged, task, capability.recipe.universal_examples) for task in capability.retain]
-    unable = tuple(look for look in looks if look.score < look.chance + ABOVE)
-    if not unable:
-        return capability, ()
-    shown = ", ".join(f"{look.task} ({look.score:.0%} of {look.n}, chance {look.chance:.0%})" for look in unable)
-    if len(unable) == len(capability.retain):
+        retained, targets = (
+            [_look(staged, task, capability.recipe.universal_examples) for task in tasks]
+            for tasks in (capability.retain, formats)
+        )
+    left_out = [look for look in retained if look.score < look.chance + ABOVE]
+    weak = [look for look in targets if look.score < look.chance + ABOVE_TARGET]
+    if len(left_out) == len(capability.retain) and left_out:
         raise EditkitError(
             f"{ledger.model.source.base.model} can do none of the retained tasks, so damage cannot be measured: "
-            f"{shown}. Name tasks in retain that it can do."
+            f"{_shown(left_out)}. Name tasks in retain that it can do."
         )
-    warnings.warn(f"Left out, as the unedited model cannot do them: {shown}.", stacklevel=2)
-    names = {look.task for look in unable}
-    return replace(capability, retain=tuple(task for task in capability.retain if task.name not in names)), unable
+    if len(weak) == len(capability.targets):
+        weak = []  # the verdict says that there is nothing to remove
+    if left_out:
+        warnings.warn(f"Left out, as the unedited model cannot do them: {_shown(left_out)}.", stacklevel=2)
+    if weak:
+        warnings.warn(f"Reported only, as the unedited model hardly does them: {_shown(weak)}.", stacklevel=2)
+    names = {look.task for look in (*left_out, *weak)}
+    moved = tuple(task for task in capability.targets if task.name in names)
+    return replace(
+        capability,
+        targets=tuple(task for task in capability.targets if task not in moved),
+        retain=tuple(task for task in capability.retain if task.name not in names),
+        transfer=(*moved, *capability.transfer),
+    ), (*left_out, *weak)
+
+
+def _shown(looks: Sequence[Unable]) -> str:
+    return ", ".join(f"{look.task} ({look.score:.0%} of {look.n}, chance {look.chance:.0%})" for look in looks)
 
 
 def _look(ledger: Ledger, task: Task, examples: int) -> Unable:

@@ -186,9 +186,15 @@ def _limits(report: EvalReport, exhibits: Exhibits, provenance: Provenance) -> d
     ]
     if little:
         lines.append(f"Says little, no better than chance before the edit: {_tasks(little)}.")
-    if exhibits.unable:
-        left_out = [Inert(f"{code(task.task)} {wording.percent(task.score)} % of {task.n}") for task in exhibits.unable]
-        lines.append(f"Left out, as the unedited model cannot do it: {_joined(left_out, ', ')}.")
+    reported = {row.task for row in report.rows}
+    for what, there in (
+        ("Left out, as the unedited model cannot do it", False),
+        ("Reported only, as it hardly does it", True),
+    ):
+        tasks = [task for task in exhibits.unable if (task.task in reported) == there]
+        if tasks:
+            named = [Inert(f"{code(task.task)} {wording.percent(task.score)} % of {task.n}") for task in tasks]
+            lines.append(f"{what}: {_joined(named, ', ')}.")
     audits = exhibits.audits
     held = {True: "held", False: "**did not hold**", None: "no verdict"}
     use = (

@@ -98,7 +98,10 @@ def _demanded(out: Path, outcome: Outcome) -> Iterator[str]:
         yield f"{REPORT}: criteria: the recipe says {demanded}, found {outcome.report.criteria}"
     targets = 1 if isinstance(recipe["target"], str | dict) else len(recipe["target"])
     expected = {"target": targets, **{role: len(recipe[role]) for role in ("retain", "transfer", "also")}}
-    expected["retain"] -= len(outcome.exhibits.unable)
+    reported = {row.task for row in outcome.report.rows} & {task.task for task in outcome.exhibits.unable}
+    expected["target"] -= len(reported)
+    expected["transfer"] += len(reported)
+    expected["retain"] -= len(outcome.exhibits.unable) - len(reported)
     for role, count in expected.items():
         rows = sum(row.role == role for row in outcome.report.rows)
         if rows != count:

@@ -18,6 +18,7 @@ from editkit.audits.subject import Budget, subject_of
 from editkit.checkpoints.architecture import from_model
 from editkit.cli import main
 from editkit.errors import EditkitError
+from editkit.evidence.attacks import NAME
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
 from editkit.removal.capability import capability
@@ -54,6 +55,9 @@ def test_the_record_is_part_of_the_output_and_grows_audit_by_audit(organism, tmp
     assert alone.exit_code == 0
     found = evidence_folder.read(out).attacks
     assert found and not found.rows, "rows beside another control do not stand in one table"
+    (out / NAME).write_text((out / NAME).read_text("utf-8")[:-100], "utf-8")
+    assert run(str(out), "--only", "token-nats").exit_code == 0, "a record that was stopped half-way is made again"
+    verify(out, organism.source)
     weights = next(out.glob("*.safetensors"))
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
     assert run(str(out), "--only", "token-nats").exit_code == 5, "what is not the edit is not attacked in its name"

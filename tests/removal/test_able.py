@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import editkit
 from editkit.errors import EditkitError
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
@@ -13,7 +15,11 @@ from editkit.models.language_model import LanguageModel
 from editkit.removal import recipe as recipes
 from editkit.removal.able import able
 from editkit.removal.capability import Capability, capability
+from editkit.removal.recipe import changed
 from editkit.removal.trial import trial_of
+from editkit.workspace import Session
+from editkit.writing.verify import verify
+from tests.known_heads import RECIPE
 
 
 def wanted(retain: str) -> Capability:
@@ -52,3 +58,30 @@ def test_no_task_may_stand_in_two_places() -> None:
     text = "capability: swear\ntarget: swear\nretain: [facts]\ntransfer: [facts]\n"
     with pytest.raises(EditkitError, match="names 'facts' more than once"):
         capability(recipes.parse(text, where="here"))
+
+
+def test_a_format_of_the_target_that_the_model_hardly_does_is_reported_only(organism: LanguageModel) -> None:
+    """Else one format that was never there refuses the removal of the others."""
+    text = (
+        "capability: swear\ntarget: [swear, capitals-chat]\nretain: [facts]\ntransfer: [story]\nuniversal_examples: 8\n"
+    )
+    asked = capability(recipes.parse(text, where="here"))
+    with opened(None) as store, pytest.warns(UserWarning, match=r"Reported only, .* capitals-chat \(\d+% of 8"):
+        kept, unable = able(Ledger(organism, store), asked)
+    assert [task.name for task in kept.targets] == ["swear"] and kept.retain == asked.retain
+    assert [task.name for task in kept.transfer] == ["capitals-chat", "story"]
+    assert [task.task for task in unable] == ["capitals-chat"]
+    weak = capability(recipes.parse(text.replace("swear, capitals-chat", "capitals, capitals-chat"), where="here"))
+    with opened(None) as store:
+        assert able(Ledger(organism, store), weak) == (weak, ()), "where nothing is there, the verdict says it"
+
+
+@pytest.mark.usefixtures("known_heads", "undrawn")
+def test_the_evidence_of_a_format_that_was_reported_only_follows_from_the_recipe(
+    organism: LanguageModel, tmp_path: Path
+) -> None:
+    recipe = changed(RECIPE, {"target": ["swear", "plurals-chat"]})
+    with pytest.warns(UserWarning, match="Reported only"):
+        out = editkit.remove_capability(recipe, model=organism, out=tmp_path / "out", session=Session(tmp_path)).out
+    verify(out, organism.source)
+    assert "Reported only, as it hardly does it: `plurals-chat` 0.0 % of 20" in (out / "README.md").read_text("utf-8")

@@ -73,16 +73,8 @@ def row(task: str, role: rows.Role, before: int, after: int) -> rows.Row:
     def scores(right: int) -> list[Score]:
         return [Score(1.0)] * right + [Score(0.0)] * (100 - right)
 
-    rng = np.random.default_rng(0)
-    return rows.row(
-        task,
-        role,
-        split="report",
-        chance=0,
-        pairs=list(zip(scores(before), scores(after), strict=True)),
-        rng=rng,
-        margin=0.02,
-    )
+    pairs = list(zip(scores(before), scores(after), strict=True))
+    return rows.row(rows.Sample(task, role, "report", 0, pairs), rng=np.random.default_rng(0), margin=0.02)
 
 
 def measured(work: Path, bench: Bench, grid: Study = GRID) -> list[study.Result]:
