@@ -30,12 +30,10 @@ def able(ledger: Ledger, capability: Capability) -> tuple[Capability, tuple[Unab
     Raises:
         EditkitError: the model can do none of the retained tasks.
     """
-    formats = capability.targets if len(capability.targets) > 1 else ()
+    recipe, formats = capability.recipe, capability.targets if len(capability.targets) > 1 else ()
     with ledger.stage("What the model can do") as staged:
-        retained, targets = (
-            [_look(staged, task, capability.recipe.universal_examples) for task in tasks]
-            for tasks in (capability.retain, formats)
-        )
+        retained = [_look(staged, task, recipe.universal_examples) for task in capability.retain]
+        targets = [_look(staged, task, recipe.examples.locate) for task in formats]
     left_out = [look for look in retained if look.score < look.chance + ABOVE]
     weak = [look for look in targets if look.score < look.chance + ABOVE_TARGET]
     if len(left_out) == len(capability.retain) and left_out:

@@ -63,15 +63,16 @@ def test_no_task_may_stand_in_two_places() -> None:
 def test_a_format_of_the_target_that_the_model_hardly_does_is_reported_only(organism: LanguageModel) -> None:
     """Else one format that was never there refuses the removal of the others."""
     text = (
-        "capability: swear\ntarget: [swear, capitals-chat]\nretain: [facts]\ntransfer: [story]\nuniversal_examples: 8\n"
+        "capability: swear\ntarget: [swear, addition-chat]\nretain: [facts]\ntransfer: [story]\n"
+        "universal_examples: 8\nexamples: {locate: 12}\n"
     )
     asked = capability(recipes.parse(text, where="here"))
-    with opened(None) as store, pytest.warns(UserWarning, match=r"Reported only, .* capitals-chat \(\d+% of 8"):
+    with opened(None) as store, pytest.warns(UserWarning, match=r"Reported only, .* addition-chat \(\d+% of 12"):
         kept, unable = able(Ledger(organism, store), asked)
     assert [task.name for task in kept.targets] == ["swear"] and kept.retain == asked.retain
-    assert [task.name for task in kept.transfer] == ["capitals-chat", "story"]
-    assert [task.task for task in unable] == ["capitals-chat"]
-    weak = capability(recipes.parse(text.replace("swear, capitals-chat", "capitals, capitals-chat"), where="here"))
+    assert [task.name for task in kept.transfer] == ["addition-chat", "story"]
+    assert [task.task for task in unable] == ["addition-chat"]
+    weak = capability(recipes.parse(text.replace("swear, addition-chat", "capitals, addition-chat"), where="here"))
     with opened(None) as store:
         assert able(Ledger(organism, store), weak) == (weak, ()), "where nothing is there, the verdict says it"
 
@@ -84,4 +85,5 @@ def test_the_evidence_of_a_format_that_was_reported_only_follows_from_the_recipe
     with pytest.warns(UserWarning, match="Reported only"):
         out = editkit.remove_capability(recipe, model=organism, out=tmp_path / "out", session=Session(tmp_path)).out
     verify(out, organism.source)
-    assert "Reported only, as it hardly does it: `plurals-chat` 0.0 % of 20" in (out / "README.md").read_text("utf-8")
+    said = f"Reported only, as it hardly does it: `plurals-chat` 0.0 % of {recipe.examples.locate}"
+    assert said in (out / "README.md").read_text("utf-8")
