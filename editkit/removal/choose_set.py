@@ -20,7 +20,7 @@ from editkit.evidence.frontier import FrontierPoint
 from editkit.evidence.localization import Localization
 from editkit.evidence.verdict import FEWEST_SETS, judge
 from editkit.localizers.protocol import Measure
-from editkit.localizers.set_search import Budget, Measured, ordered_search, set_search
+from editkit.localizers.set_search import WORTH, Budget, Measured, ordered_search, reach, set_search
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
 from editkit.removal.capability import Capability
@@ -44,6 +44,8 @@ SHARE = 0.5
 """The part of the damage budget that the search may use: likelihoods underrate what answers lose."""
 BLOCKS = (8, 8, 14, 15, 15, 30, 30, 60, 60)
 """Sizes of the blocks of neurons, from the first by contrast on: 8, 16, 30, 45, 60, ... are out."""
+FEWEST = 4
+"""A block that costs too much is halved down to so many neurons: one that another task needs keeps no others in."""
 TRIED = 6
 """Sets of the frontier that are tried with real answers."""
 SPARED = 2
@@ -150,10 +152,46 @@ def search(likelihoods: Likelihoods, localization: Localization, recipe: Recipe)
     drops, damages = likelihoods.lost(groups)
     budget = Budget(SHARE * recipe.damage.each, SHARE * recipe.damage.mean, recipe.max_heads)
     searched = ordered_search if recipe.units == "neurons" else set_search
-    return tuple(
+    points = [
         likelihoods.point(tuple(unit for group in point.units for unit in groups[group]), point.drops, point.damages)
         for point in searched(drops, damages, len(groups), budget)
-    )
+    ]
+    return (*points, *with_parts(likelihoods.points, points, groups, budget))
+
+
+def with_parts(
+    measured: Callable[[Sequence[Group]], list[FrontierPoint]],
+    points: Sequence[FrontierPoint],
+    groups: Sequence[Group],
+    budget: Budget,
+) -> list[FrontierPoint]:
+    """The strongest of ``points`` within the budget, with parts of the blocks that cost too much as a whole; or none.
+
+    Args:
+        points: the empty set among them.
+    """
+
+    def affordable(point: FrontierPoint) -> bool:
+        return budget.used(np.array(list(point.lost.values()))) <= 1.0
+
+    def gain(point: FrontierPoint) -> float:
+        return reach(1.0 - np.array(list(point.kept.values())))
+
+    def grown(point: FrontierPoint, group: Group) -> FrontierPoint:
+        [more] = measured([(*point.units, *group)])
+        if affordable(more):
+            return more if gain(more) > gain(point) + WORTH else point
+        if len(group) > FEWEST:
+            for part in (group[: len(group) // 2], group[len(group) // 2 :]):
+                point = grown(point, part)
+        return point
+
+    first = max(filter(affordable, points), key=gain)
+    best = first
+    for group in groups:
+        if len(group) > 1 and not set(group) <= set(best.units):
+            best = grown(best, group)
+    return [] if best is first else [best]
 
 
 def _likelihoods(ledger: Ledger, capability: Capability) -> Likelihoods:
