@@ -89,16 +89,19 @@ class Tried:
     """A set with real answers on ``choose``.
 
     Args:
-        status: beside random sets of the same layers too, where it could be *met* or *reduced*.
+        after: its answers, task by task.
         worst: the retained task that lost most, and ``beyond`` by how much more than its budget.
         left: the share of the target that is left, in the format that keeps most.
+        compared: with random sets of the same layers; until then ``status`` knows nothing of them.
     """
 
     point: FrontierPoint
+    after: tuple[Sheet, ...]
     status: str
     worst: Task
     beyond: float
     left: float
+    compared: bool = False
 
     @property
     def rank(self) -> tuple[int, float, float]:
@@ -128,6 +131,8 @@ def choose_set(ledger: Ledger, capability: Capability, localization: Localizatio
         for point in strongest(sets, capability):
             tried.append(attempt.tried(point))
             if tried[-1].good:
+                tried[-1] = attempt.compared(tried[-1])
+            if tried[-1].good:
                 break
         for _ in range(SPARED):
             costly = [each for each in tried if each.left <= recipe.goal and each.beyond > 1e-9]
@@ -137,7 +142,8 @@ def choose_set(ledger: Ledger, capability: Capability, localization: Localizatio
             examples = max(ATTRIBUTED, recipe.universal_examples)
             smaller = smaller_sets(staged, nearest.worst, nearest.point.units, examples=examples)
             tried += map(attempt.tried, likelihoods.points(smaller))
-    best = min(tried, key=lambda each: each.rank)
+        while not (best := min(tried, key=lambda each: each.rank)).compared:
+            tried[tried.index(best)] = attempt.compared(best)
     answered = {frozenset(each.point.units): each.point for each in tried}
     rest = [point for point in frontier if frozenset(point.units) not in answered]
     shown = sorted(
@@ -268,26 +274,26 @@ class _Attempt:
         self.before = [trial.sheet(ledger, task) for task in trial.tasks]
 
     def tried(self, point: FrontierPoint) -> Tried:
-        after = [self.trial.sheet(self.ledger, task, point.units) for task in self.trial.tasks]
+        after = tuple(self.trial.sheet(self.ledger, task, point.units) for task in self.trial.tasks)
         pairs, count = list(zip(self.before, after, strict=True)), len(self.capability.targets)
         lost, worst = max(((one.mean - other.mean, one.task) for one, other in pairs[count:]), key=lambda each: each[0])
         return Tried(
             replace(point, answers={one.task.name: (one.mean, other.mean) for one, other in pairs}),
-            self._status(point.units, after),
+            after,
+            judge(self.trial.rows(self.before, after), self.trial.criteria).status,
             worst,
             lost - self.capability.recipe.damage.each,
             max(kept(*pair).share for pair in pairs[:count]),
         )
 
-    def _status(self, units: Group, after: Sequence[Sheet]) -> str:
-        rows, criteria = self.trial.rows(self.before, after), self.trial.criteria
-        status = judge(rows, criteria).status
-        if status not in ("met", "reduced"):
-            return status
-        pair = self.trial.least_lost(self.before, after)
-        return judge(
-            rows, criteria, random_heads(self.ledger, frozenset(units), self.universal, *pair, self.draw)
-        ).status
+    def compared(self, tried: Tried) -> Tried:
+        """The same beside random sets of its layers, where its status hangs on them."""
+        if tried.status not in ("met", "reduced"):
+            return replace(tried, compared=True)
+        pair, units = self.trial.least_lost(self.before, tried.after), frozenset(tried.point.units)
+        null = random_heads(self.ledger, units, self.universal, *pair, self.draw)
+        rows = self.trial.rows(self.before, tried.after)
+        return replace(tried, status=judge(rows, self.trial.criteria, null).status, compared=True)
 
 
 RANKS = {"met": 0, "reduced": 1, "goal-missed": 2, "too-much-damage": 3}
