@@ -90,7 +90,7 @@ class Tried:
 
     Args:
         after: its answers, task by task.
-        worst: the retained task that lost most, and ``beyond`` by how much more than its budget.
+        worst: the retained task that lost most, and ``lost`` what it lost, of its ``budget``.
         left: the share of the target that is left, in the format that keeps most.
         compared: with random sets of the same layers; until then ``status`` knows nothing of them.
     """
@@ -99,18 +99,23 @@ class Tried:
     after: tuple[Sheet, ...]
     status: str
     worst: Task
-    beyond: float
+    lost: float
+    budget: float
     left: float
     compared: bool = False
 
     @property
-    def rank(self) -> tuple[int, float, float]:
-        return ranked(self.status, self.beyond, self.left)
+    def rank(self) -> tuple[float, ...]:
+        return ranked(self.status, self.lost, self.budget, self.left)
+
+    @property
+    def costly(self) -> bool:
+        """Whether it puts a retained task beyond its budget, be it by chance."""
+        return self.lost > self.budget + 1e-9
 
     @property
     def good(self) -> bool:
-        """Whether it meets the criteria and puts no retained task beyond its budget, be it by chance."""
-        return self.status == "met" and self.beyond <= 1e-9
+        return self.status == "met" and not self.costly
 
 
 def choose_set(ledger: Ledger, capability: Capability, localization: Localization, *, seed: int = 0) -> Choice:
@@ -135,10 +140,10 @@ def choose_set(ledger: Ledger, capability: Capability, localization: Localizatio
             if tried[-1].good:
                 break
         for _ in range(SPARED):
-            costly = [each for each in tried if each.left <= recipe.goal and each.beyond > 1e-9]
-            if not costly or any(each.left <= recipe.goal and each.beyond <= 1e-9 for each in tried):
+            reached = [each for each in tried if each.left <= recipe.goal]
+            if not reached or not all(each.costly for each in reached):
                 break
-            nearest = min(costly, key=lambda each: each.beyond)
+            nearest = min(reached, key=lambda each: each.lost)
             examples = max(ATTRIBUTED, recipe.universal_examples)
             smaller = smaller_sets(staged, nearest.worst, nearest.point.units, examples=examples)
             tried += map(attempt.tried, likelihoods.points(smaller))
@@ -282,7 +287,8 @@ class _Attempt:
             after,
             judge(self.trial.rows(self.before, after), self.trial.criteria).status,
             worst,
-            lost - self.capability.recipe.damage.each,
+            lost,
+            self.capability.recipe.damage.each,
             max(kept(*pair).share for pair in pairs[:count]),
         )
 
@@ -300,11 +306,15 @@ RANKS = {"met": 0, "reduced": 1, "goal-missed": 2, "too-much-damage": 3}
 """The best status first: what does no harm is shown before what does too much."""
 
 
-def ranked(status: str, beyond: float, left: float) -> tuple[int, float, float]:
+def ranked(status: str, lost: float, budget: float, left: float) -> tuple[float, ...]:
     """What sorts sets that were tried, the best first.
 
+    Of sets that take the target as far, the one that spares the others more: what has lost its whole budget on a few
+    examples loses more on others half the time.
+
     Args:
-        beyond: by how much the worst loss of a retained task exceeds its budget; it counts in whole points.
-        left: the share of the target that is left, in the format that keeps most.
+        lost: the worst loss of a retained task, of its ``budget``; what is beyond that counts in whole points.
+        left: the share of the target that is left, in the format that keeps most; it counts in twentieths.
     """
-    return RANKS[status], round(max(0.0, beyond), 2), left
+    beyond, costs = (round(max(0.0, lost - share * budget), 2) for share in (1.0, SHARE))
+    return RANKS[status], beyond, round(20 * left), costs, left
