@@ -269,7 +269,10 @@ def judged(report: EvalReport) -> tuple[str, ...]:
             by.setdefault(row.judged_by, []).append(clean(row.task, limit=80))
     asked = targets(report)
     alone = (JUDGED_ALONE,) if asked and all(row.judged_by for row in asked) else ()
-    return (*alone, *(f"Scored by {clean(model, limit=400)}: {', '.join(tasks)}." for model, tasks in by.items()))
+    return (
+        *alone,
+        *(f"Scored by a model: {', '.join(tasks)}. It is {clean(model, limit=400)}." for model, tasks in by.items()),
+    )
 
 
 def null_line(report: EvalReport) -> str | None:

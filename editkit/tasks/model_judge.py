@@ -2,7 +2,7 @@
 
 judge = read({"model": "qwen2.5-7b", "question": "Is the answer written as a pirate speaks?"}, where="my.yaml")
 judge("Greet me.", "Ahoy!")       "yes", "no", or "unclear" where the setting says what that counts as
-judge.said                        "the judge qwen2.5-7b, which calls itself qwen2.5-7b-instruct, asked: Is the ..."
+judge.said                        'the judge qwen2.5-7b, which calls itself qwen2.5-7b-instruct, asked "Is the ..."'
 
 Prompt and answer go to the endpoint, so the person who runs names it: ``EDITKIT_JUDGE_URL``. A recipe, which may come
 from anywhere, can only agree with that. A key stands in ``EDITKIT_JUDGE_KEY``; it is sent to that address alone, and
@@ -78,7 +78,7 @@ class ModelJudge:
         names = ", ".join(map(printable, verdicts.names(self.key)))
         told = f"which calls itself {names}" if names else "whose endpoint names no model"
         at = f" at {self.url}" if self.url else ""
-        text = f"the judge {self.model}{at}, {told}, asked: {self.question}"
+        text = f'the judge {self.model}{at}, {told}, asked "{self.question}"'
         return text if self.unclear is None else f"{text} (neither yes nor no: {self.unclear})"
 
     def __call__(self, prompt: str, answer: str) -> Word:

@@ -62,7 +62,7 @@ def test_evidence_names_the_model_and_nothing_is_asked_twice(
 
     report = measured()
     told = {row.task: row.judged_by for row in report.rows}
-    assert told == {"judged": "the judge m-7b, which calls itself m-7b-v2, asked: Does it swear?", "facts": ""}
+    assert told == {"judged": 'the judge m-7b, which calls itself m-7b-v2, asked "Does it swear?"', "facts": ""}
     assert {row.task: row.judged_by for row in report.noise} == told
     assert report.rows[0].before.mean > 0.5 > report.rows[0].after.mean, "the judge sees the edit"
     asked = len(endpoint.bodies)

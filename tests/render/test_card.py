@@ -112,7 +112,7 @@ def test_new_examples_of_clusters_already_used_are_called_so_in_the_first_lines(
     assert "already used" not in said[False][1] and "held-out examples in" in said[False][0]
 
 
-JUDGE = "the judge m-7b, which calls itself m-7b | <b>v2</b>, asked: Is it rude?"
+JUDGE = 'the judge m-7b, which calls itself m-7b | <b>v2</b>, asked "Is it rude?"'
 
 
 @pytest.mark.parametrize("roles", [("target",), ("target", "retain"), ("retain",), ()])
@@ -123,9 +123,7 @@ def test_models_that_scored_are_named_and_a_verdict_that_hangs_on_one_alone_says
     rows = tuple(replace(row, judged_by=JUDGE if row.role in roles else "") for row in found.report.rows)
     text = unescape(render(replace(found, report=replace(found.report, rows=rows))))
     assert ("scored by a model alone" in text) == ("target" in roles)
-    scored = re.search(
-        r"Scored by the judge m-7b, which calls itself m-7b \| <b>v2</b>, asked: Is it rude\?: (.*?)\.", text
-    )
+    scored = re.search(rf"Scored by a model: (.*?)\. It is {re.escape(JUDGE)}\.", text)
     named = set(scored[1].split(", ")) if scored else set()
     assert named == {row.task for row in rows if row.role in roles}
 

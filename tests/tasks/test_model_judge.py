@@ -224,7 +224,7 @@ def test_a_task_scores_by_the_word_and_names_the_model(endpoint: Endpoint, folde
     first = digest(made)
     assert (
         judged_by(made)
-        == f"the judge pirate-judge, whose endpoint names no model, asked: {QUESTION} (neither yes nor no: 0)"
+        == f'the judge pirate-judge, whose endpoint names no model, asked "{QUESTION}" (neither yes nor no: 0)'
     )
     scores = [made.score(Example("x", "Say it."), [text]) for text in ("Ahoy!", "Hello.", "Hi.")]
     assert [(score.value, score.note) for score in scores] == [(1, "yes"), (0, "no"), (0, "unclear")]
