@@ -99,6 +99,16 @@ def test_a_score_does_not_hang_on_what_was_scored_before(model: Path) -> None:
     assert [mine(text) for text in reversed(TEXTS)] == first[::-1]
 
 
+def test_a_tokenizer_that_knows_no_length_takes_the_models(tmp_path: Path) -> None:
+    """Else a long answer ends the run in an error of torch."""
+    found = saved(tmp_path / "moods", LABELS)
+    file = found / "tokenizer_config.json"
+    told = json.loads(file.read_text())
+    assert told.pop("model_max_length") == 64
+    file.write_text(json.dumps(told))
+    assert 0 < read(found)("nice day, arr! " * 400) < 1
+
+
 def test_a_task_scores_by_the_half_and_names_the_model(model: Path) -> None:
     table = {"prompts": "asked.txt", "scorer": {"classifier": {"model": "moods", "label": "rude"}}}
     made = jsonl.task(table, folder=model.parent)
