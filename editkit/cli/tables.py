@@ -62,6 +62,8 @@ def removal(outcome: Outcome) -> RenderableType:
         facts["control"] = control
     if reused := [row.task for row in report.rows if row.reused]:
         facts["examples"] = f"new fillings of templates already used: {clean(', '.join(reused), limit=400)}"
+    if judged := wording.judged(report):
+        facts["judged"] = " ".join(judged)
     if outcome.attacks:
         rung = clean(standing(outcome.attacks).sentence, limit=400)
         facts["audits"] = f"{rung}. All rows: editkit audit {shlex.quote(str(outcome.out))}"

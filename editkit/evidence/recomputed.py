@@ -3,8 +3,8 @@
 differences(report, recomputed(report, examples, seed=0))
 ["rows.swear.after.mean: expected 0.02, found 1.0", "verdict.met: expected false, found true"]
 
-What no example tells is taken from the report: the role and the chance level of a task, what was demanded, and what the
-random sets scored.
+What no example tells is taken from the report: the role and the chance level of a task, which model judged it, what was
+demanded, and what the random sets scored.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ def recomputed(told: EvalReport, asked: Sequence[Asked], *, seed: int) -> EvalRe
                 [(each.before, other) for each, other in zip(sheets[row.task], scores, strict=True)],
                 [each.cluster for each in sheets[row.task]],
                 row.divided,
+                row.judged_by,
             )
             for row, scores in zip(told.rows, second, strict=True)
         ]

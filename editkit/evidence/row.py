@@ -43,6 +43,7 @@ class Row:
         p_kept: exact p of "the damage budget or more is lost"; small = shown to be kept.
         divided: other examples of these clusters are in other splits, so they may be what the units were chosen by.
             True of all reports of an older editkit.
+        judged_by: the model that scored the answers, with its version; empty: rules or code did.
         left, left_at_most: the share of the score above chance that is left, every answer that collapsed at its old
             score, and its upper 95 % bound; None where there was none.
     """
@@ -69,6 +70,7 @@ class Row:
     left: float | None = None
     left_at_most: float | None = None
     divided: bool = True
+    judged_by: str = ""
 
     @property
     def few(self) -> bool:
@@ -96,6 +98,7 @@ class Sample:
         pairs: each example's score before and after.
         clusters: each example's ``cluster``; an empty name stands alone.
         divided: other examples of these clusters are in other splits.
+        judged_by: the model that scored the answers, if one did.
     """
 
     task: str
@@ -105,6 +108,7 @@ class Sample:
     pairs: Sequence[tuple[Score, Score]]
     clusters: Sequence[str] = ()
     divided: bool = True
+    judged_by: str = ""
 
 
 def rows(samples: Sequence[Sample], *, margin: float, seed: int) -> list[Row]:
@@ -149,6 +153,7 @@ def row(sample: Sample, *, rng: np.random.Generator, margin: float) -> Row:
             left=None if left is None else left.share,
             left_at_most=None if left is None else left.at_most,
             divided=sample.divided,
+            judged_by=sample.judged_by,
         )
     except EditkitError as error:
         raise EditkitError(f"Task {sample.task!r}, split {sample.split!r}: {error}") from error
@@ -157,6 +162,8 @@ def row(sample: Sample, *, rng: np.random.Generator, margin: float) -> Row:
 def to_json(row: Row) -> dict[str, Any]:
     """The form in files; numbers that are not finite become null."""
     value = asdict(row)
+    if not row.judged_by:
+        del value["judged_by"]
     value["collapse"] = {"before": value.pop("collapse_before"), "after": value.pop("collapse_after")}
     return {key: None if isinstance(each, float) and not math.isfinite(each) else each for key, each in value.items()}
 

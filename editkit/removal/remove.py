@@ -7,6 +7,7 @@ outcome.edit.units, outcome.report.verdict.met
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -40,6 +41,7 @@ from editkit.removal.transcripts import examples, transcript_lines, transcripts
 from editkit.removal.trial import Answers, Sheet, Trial, trial_of
 from editkit.render import wording
 from editkit.render.evidence_folder import is_evidence_only, make_way, write, write_evidence
+from editkit.tasks.task import judged_by
 from editkit.workspace import Work
 from editkit.writing import manifest
 from editkit.writing.export import checkpoint
@@ -98,6 +100,13 @@ def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Sta
     if not is_evidence_only(run.out):
         check_free(run.out)
     check_room(model.network)
+    if all(judged_by(task) for task in run.wanted.targets):
+        names = ", ".join(task.name for task in run.wanted.targets)
+        warnings.warn(
+            f"The verdict will hang on a model's judgement alone ({names}): where that model is wrong, so is the "
+            "verdict. A target with a scorer that follows a rule, or a look at the answers, can tell.",
+            stacklevel=2,
+        )
     with opened(work.store) as store:
         ledger = Ledger(model, store, stages)
         wanted, unable = able(ledger, run.wanted)

@@ -20,7 +20,7 @@ from editkit.measuring.answers import scores, task_scores
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import Cell
 from editkit.removal.capability import Capability
-from editkit.tasks.task import Example, Split, Task, divides_clusters, examples_of
+from editkit.tasks.task import Example, Split, Task, divides_clusters, examples_of, judged_by
 from editkit.units import Unit
 
 
@@ -124,6 +124,7 @@ class Trial:
                 list(zip(scores(first.cells), scores(second.cells), strict=True)),
                 first.clusters,
                 divides_clusters(first.task),
+                judged_by(first.task),
             )
             for first, second in zip(before, after, strict=True)
         ]

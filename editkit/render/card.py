@@ -119,6 +119,7 @@ def _evidence(report: EvalReport) -> dict[str, Any]:
             prose(f"{'retain: ' if row.role == 'retain' else ''}{wording.standing(row, report)}") for row in report.rows
         ],
         "control": _control(report),
+        "judged": [prose(text) for text in wording.judged(report)],
         "criteria": Inert(
             f"the target keeps at most {wording.percent(criteria.goal)} % of its score above chance; no retained task "
             f"loses more than {wording.percent(criteria.damage_each)} points, nor all together more than "

@@ -112,6 +112,7 @@ def _results(outcome: Outcome) -> dict[str, Any]:
         "reused": ", ".join(clean(row.task, limit=80) for row in report.rows if row.reused),
         "reached": sum(delta <= null.delta for delta in null.deltas) or "none" if null else "",
         "null_line": wording.null_line(report),
+        "judged": wording.judged(report),
     }
 
 

@@ -173,6 +173,10 @@ def headline(
 
 
 ATTEMPT = "The attempt, zeroing"
+JUDGED_ALONE = (
+    "The target was scored by a model alone, and no rule checked it: where that model is wrong, so is this verdict. "
+    "Read the answers before you believe it."
+)
 
 
 def examples(row: Row) -> str:
@@ -254,6 +258,20 @@ def not_tested(audits: Sequence[Audit]) -> tuple[str, ...]:
     done = {audit.name for audit in audits}
     return tuple(
         text for name, text in NOT_TESTED.items() if name not in done and not ANSWERED.get(name, {name}) <= done
+    )
+
+
+def judged(report: EvalReport) -> tuple[str, ...]:
+    """The models that scored answers, and which tasks; first what it means, where every target hangs on one."""
+    by: dict[str, list[str]] = {}
+    for row in report.rows:
+        if row.judged_by:
+            by.setdefault(row.judged_by, []).append(clean(row.task, limit=80))
+    asked = targets(report)
+    alone = (JUDGED_ALONE,) if asked and all(row.judged_by for row in asked) else ()
+    return (
+        *alone,
+        *(f"Scored by a model: {', '.join(tasks)}. It is {clean(model, limit=400)}." for model, tasks in by.items()),
     )
 
 

@@ -30,7 +30,8 @@ from typing import Any
 
 from editkit.errors import EditkitError, first_line
 from editkit.tasks.degeneration import degeneration
-from editkit.tasks.scoring import NEED_ANSWER, OF_THE_ROW, SCORERS, Scorer, numbers, plain, scorer
+from editkit.tasks.plain import plain
+from editkit.tasks.scoring import NEED_ANSWER, OF_THE_ROW, SCORERS, Scorer, numbers, scorer
 from editkit.tasks.task import SPLITS, Example, Generate, Likelihood, Loglikelihood, Output, Request, Score, splits
 
 KEYS = ("prompts", "scorer", "name", "chance", "chat", "max_new_tokens", "gate")
@@ -55,6 +56,10 @@ class Prompts:
     @property
     def rule(self) -> str:
         return self.scorer.rule
+
+    @property
+    def judged_by(self) -> str:
+        return self.scorer.judged_by
 
     def examples(self) -> Sequence[Example]:
         return self.rows

@@ -6,6 +6,9 @@ scorer: {regex: '\\barr+\\b'}           1 if the pattern is found (the regex mod
 scorer: {word-list: rude.txt}         the same as word, with the words in a file, one a line; or a list
 scorer: exact                         1 if the answer is the row's `answer`; case and outer punctuation do not count
 scorer: numeric                       1 if the last number of the answer is the row's `answer`
+scorer: refusal                       1 if the answer refuses, told by a list of patterns (refusal.py)
+scorer: {classifier: {model: ID, label: toxic}}    1 if the label's probability is at least a half (classifier.py)
+scorer: {judge: {model: NAME, question: ...}}      1 if a language model says yes (model_judge.py)
 scorer: {python: my_module:score}     score(answer, row) -> number; runs your code, so only where you allow it
 
 `word` and `contains` without a list look for the row's own `answer`. Patterns may be hostile (a catastrophic one takes
@@ -21,7 +24,6 @@ import math
 import subprocess
 import sys
 import traceback
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,12 +34,17 @@ from typing import Any
 import regex
 
 from editkit.errors import EditkitError, first_line
+from editkit.tasks import classifier, model_judge, refusal
+from editkit.tasks.classifier import Classifier
+from editkit.tasks.model_judge import ModelJudge
+from editkit.tasks.plain import plain
 
 Judge = Callable[[str, Mapping[str, Any]], tuple[float, str]]
 """(answer, row) -> (score in [0, 1], what it was given for)."""
 
-SCORERS = ("word", "contains", "regex", "word-list", "exact", "numeric", "python")
+SCORERS = ("word", "contains", "regex", "word-list", "exact", "numeric", "refusal", "classifier", "judge", "python")
 NEED_ANSWER = ("exact", "numeric")
+BY_MODELS = ("classifier", "judge")
 OF_THE_ROW = ("word", "contains")
 """Scorers that without a setting look for the row's `answer`."""
 PATIENCE = 1.0
@@ -60,12 +67,19 @@ class Scorer:
     Args:
         setting: the texts, the pattern, the words, or the function's name and the digest of its file.
         rule: what an answer must be to score 1, for a person.
+        model: the model that judges, if one does.
     """
 
     kind: str
     setting: str
     judge: Judge = field(repr=False)
     rule: str = field(default="", repr=False)
+    model: Classifier | ModelJudge | None = field(default=None, repr=False)
+
+    @property
+    def judged_by(self) -> str:
+        """The model that judges and its version, as far as that is known by now; empty if rules or code do."""
+        return "" if self.model is None else self.model.said
 
     def __call__(self, answer: str, row: Mapping[str, Any]) -> tuple[float, str]:
         return self.judge(answer, row)
@@ -91,6 +105,12 @@ def scorer(
         if kind == "exact":
             return Scorer(kind, "", _exact, "the row's answer; case and punctuation around it do not count")
         return Scorer(kind, "", _numeric, "its last number is the row's answer")
+    if kind == "refusal":
+        if setting is not None:
+            raise EditkitError(f"{where}: the scorer refusal takes no setting, found {setting!r:.60}; write `refusal`.")
+        return Scorer(kind, refusal.VERSION, _refusal, "it refuses what was asked (English; told by patterns)")
+    if kind in BY_MODELS:
+        return _by_model(kind, setting, where, folder, planning)
     if kind in OF_THE_ROW and setting is None:
         own, how = (_word, "as a whole word") if kind == "word" else (_contains, "anywhere, also inside a word")
         return Scorer(kind, repr(None), own, f"the row's answer {how}, in any case")
@@ -122,6 +142,22 @@ def scorer(
     return Scorer(kind, f"{setting} {digest}", judge, f"what {setting} says")
 
 
+def _by_model(kind: str, setting: Any, where: str, folder: Path, planning: bool) -> Scorer:
+    """A scorer that is a model; planning reads its table, and looks for no model."""
+    if kind == "classifier":
+        keys = classifier.table(setting, where)
+        rule = f"the classifier {keys['model']} gives the label {keys['label']} a probability of a half or more"
+        if planning:
+            return Scorer(kind, repr(dict(keys)), partial(_planned, name=keys["model"], where=where), rule)
+        found = classifier.read(setting, where=where, folder=folder)
+        return Scorer(kind, found.said, partial(_classified, found=found), rule, found)
+    judge = model_judge.read(setting, where=where)
+    rule = f"the judge {judge.model} says yes to: {judge.question}"
+    if planning:
+        return Scorer(kind, repr(judge), partial(_planned, name=judge.model, where=where), rule)
+    return Scorer(kind, f"{judge.key} {judge.unclear}", partial(_judged, judge=judge), rule, judge)
+
+
 def _pattern(text: str, where: str) -> Any:
     """The pattern compiled, first by another process: compiling has no limit of its own, and nested counts such as
     ((a{1,900}){1,900}){1,900} take hours."""
@@ -135,12 +171,6 @@ def _pattern(text: str, where: str) -> Any:
     except (regex.error, RecursionError, ValueError, OverflowError) as error:
         said = f"is not valid: {first_line(error)}"
     raise EditkitError(f"{where}: the pattern {text!r:.80} {said}.")
-
-
-def plain(text: str) -> str:
-    """Case, width, outer space and outer punctuation removed: ``" Paris."`` -> ``"paris"``."""
-    folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-    return folded.strip(" \"'`*_.,;:!?()[]{}“”‘’")
 
 
 def numbers(text: str) -> list[float]:
@@ -186,6 +216,21 @@ def _numeric(answer: str, row: Mapping[str, Any]) -> tuple[float, str]:
         return 0.0, "no number"
     near_zero = 1e-9 if wanted[-1] == 0 else 0.0  # beside 1e-12, a zero is not right
     return float(math.isclose(given[-1], wanted[-1], rel_tol=1e-6, abs_tol=near_zero)), f"{given[-1]:g}"
+
+
+def _refusal(answer: str, row: Mapping[str, Any]) -> tuple[float, str]:
+    words = refusal.refusal(answer)
+    return float(bool(words)), words
+
+
+def _classified(answer: str, row: Mapping[str, Any], *, found: Classifier) -> tuple[float, str]:
+    probability = found(answer)
+    return float(probability >= 0.5), f"{found.label} {probability:.3f}"
+
+
+def _judged(answer: str, row: Mapping[str, Any], *, judge: ModelJudge) -> tuple[float, str]:
+    word = judge(str(row["prompt"]), answer)
+    return float(word == "yes" if word in ("yes", "no") else judge.unclear or 0), word
 
 
 def _python(

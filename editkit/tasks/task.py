@@ -134,6 +134,14 @@ class Task(Protocol):
         ...
 
 
+def judged_by(task: Task) -> str:
+    """The model that scores the task's answers and its version, as far as that is known by now; empty: none does.
+
+    A task that is scored by a model says so by a property of this name.
+    """
+    return getattr(task, "judged_by", "")
+
+
 def digest(task: Task) -> str:
     """What a score depends on besides the answers: measurements are kept under it, from one process to the next.
 

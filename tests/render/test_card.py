@@ -9,6 +9,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from html import unescape
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from editkit.evidence.intervals import Interval
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import BaseModel, Provenance
 from editkit.evidence.report import EvalReport
-from editkit.render import card, wording
+from editkit.render import card, page, wording
 from editkit.render.inert import Inert
 from tests.made_evidence import evidence, neurons
 
@@ -109,6 +110,30 @@ def test_new_examples_of_clusters_already_used_are_called_so_in_the_first_lines(
     assert f"{target.n} new examples of {target.n // 5} clusters already used" in first
     assert all(f"`{row.task}`" in whole[whole.index("those of") : whole.index("are new fillings")] for row in rows)
     assert "already used" not in said[False][1] and "held-out examples in" in said[False][0]
+
+
+JUDGE = 'the judge m-7b, which calls itself m-7b | <b>v2</b>, asked "Is it rude?"'
+
+
+@pytest.mark.parametrize("roles", [("target",), ("target", "retain"), ("retain",), ()])
+@pytest.mark.parametrize("render", [rendered, page.render])
+def test_models_that_scored_are_named_and_a_verdict_that_hangs_on_one_alone_says_so(render, roles):
+    """Nobody takes a model's opinion for a rule's result."""
+    found = evidence("met")
+    rows = tuple(replace(row, judged_by=JUDGE if row.role in roles else "") for row in found.report.rows)
+    text = unescape(render(replace(found, report=replace(found.report, rows=rows))))
+    assert ("scored by a model alone" in text) == ("target" in roles)
+    scored = re.search(rf"Scored by a model: (.*?)\. It is {re.escape(JUDGE)}\.", text)
+    named = set(scored[1].split(", ")) if scored else set()
+    assert named == {row.task for row in rows if row.role in roles}
+
+
+def test_one_target_that_a_rule_scored_takes_the_sentence_away():
+    found = evidence("met")
+    [target] = [row for row in found.report.rows if row.role == "target"]
+    others = [row for row in found.report.rows if row.role != "target"]
+    rows = (replace(target, judged_by=JUDGE), replace(target, task="by-rule"), *others)
+    assert "scored by a model alone" not in unescape(rendered(replace(found, report=replace(found.report, rows=rows))))
 
 
 @pytest.mark.parametrize("status", STATUSES)

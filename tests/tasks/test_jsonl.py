@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from editkit.errors import EditkitError
 from editkit.tasks import jsonl
 from editkit.tasks.jsonl import Choices, Prompts
+from editkit.tasks.scoring import SCORERS
 from editkit.tasks.task import Example, Generate, Likelihood, Loglikelihood, Task, examples_of
 
 ROWS = [{"prompt": f"What is {n} plus 2, exactly?", "answer": str(n + 2), "cluster": "sum"} for n in range(40)]
@@ -270,6 +272,30 @@ def test_a_wrong_table_is_refused(folder: Path, table: dict[str, Any], says: str
         make(folder, **table)
 
 
+DOCS = Path(__file__).parents[2] / "docs" / "evaluation.md"
+
+
+def documented() -> list[Any]:
+    """Every scorer that the page on evaluation shows: the rows of its table, and those of its recipes."""
+    text = DOCS.read_text("utf-8")
+    rows = re.findall(r"^\| `(.+?)` \|", text.split("| scorer |", 1)[1].split("\n\n", 1)[0], flags=re.MULTILINE)
+    recipes = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)]
+    targets = [recipe["target"] for recipe in recipes if isinstance(recipe.get("target"), dict)]
+    return [*map(yaml.safe_load, rows), *(target["scorer"] for target in targets if "scorer" in target)]
+
+
+def test_every_scorer_in_the_docs_can_be_written_down_as_it_is(folder: Path) -> None:
+    (folder / "rude.txt").write_text("darn")
+    (folder / "my_module.py").write_text("def score(answer, row): return 1")
+    kinds = []
+    for given in documented():
+        kinds.append(given if isinstance(given, str) else next(iter(given)))
+        if kinds[-1] != "choice":
+            assert jsonl.task({"prompts": "sums.jsonl", "scorer": given}, folder=folder, planning=True).examples()
+    assert set(kinds) == {*SCORERS, "choice"}
+    assert all(kinds.count(kind) == 2 for kind in ("refusal", "classifier", "judge")), "in the table and in a recipe"
+
+
 def test_a_task_can_be_sent_to_another_process(folder: Path) -> None:
     found = make(folder, scorer={"word-list": ["ahoy"]})
     again = pickle.loads(pickle.dumps(found))
@@ -294,7 +320,9 @@ def digests(folder: Path, tables: list[tuple[str, Any]]) -> list[str]:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
 
 
-def test_a_task_is_the_same_in_every_process_and_another_with_every_setting(folder: Path) -> None:
+def test_a_task_is_the_same_in_every_process_and_another_with_every_setting(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is measured is kept under the digest: a run that another process began goes on from it."""
     choices = [{"prompt": f"Q{n}?", "choices": ["no", "yes"], "answer": n % 2} for n in range(30)]
     (folder / "choices.jsonl").write_text("\n".join(json.dumps(row) for row in choices))
@@ -302,6 +330,12 @@ def test_a_task_is_the_same_in_every_process_and_another_with_every_setting(fold
     settings: list[Any] = ["exact", "numeric", "contains", {"contains": ["a", "b"]}, {"contains": ["a"]}]
     settings += ["word", {"word": ["a", "b"]}, {"word": ["a"]}]
     settings += [{"regex": "a"}, {"regex": "b"}, {"word-list": [*"abcdefgh"]}, {"word-list": [*"abcdefg"]}]
+    (folder / "moods").mkdir()
+    (folder / "moods" / "config.json").write_text('{"id2label": {"0": "calm", "1": "rude"}}')
+    monkeypatch.setenv("EDITKIT_JUDGE_URL", "http://127.0.0.1:1/v1")  # nobody is asked
+    judge = {"model": "m", "question": "q?"}
+    settings += ["refusal", *({"classifier": {"model": "moods", "label": label}} for label in ("calm", "rude"))]
+    settings += [{"judge": judge | more} for more in ({}, {"question": "p?"}, {"model": "n"}, {"unclear": 0})]
     settings += [{"python": "mine:half"}, {"python": "mine:all"}, {"python": "math:isclose"}]
     assert {next(iter(s)) if isinstance(s, dict) else s for s in settings} == set(jsonl.SCORERS)
     tables = [*(("sums.jsonl", setting) for setting in settings), ("choices.jsonl", "choice")]
@@ -315,13 +349,11 @@ def test_a_task_is_the_same_in_every_process_and_another_with_every_setting(fold
 
 def test_the_docs_name_scorers_and_tables_that_there_are() -> None:
     """Else a reader writes down a scorer that is refused."""
-    import yaml
-
-    docs = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text("utf-8")
+    docs = DOCS.read_text("utf-8")
     kinds = re.findall(r"^\| `\{?([a-z-]+)[:`]", docs.split("| scorer |", 1)[1].split("\n\n", 1)[0], flags=re.MULTILINE)
     assert sorted(kinds) == sorted((*jsonl.SCORERS, "choice"))
     tables = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", docs, flags=re.DOTALL))
-    [harness] = [table for table in tables if any("lm_eval" in spec for spec in table["retain"])]
+    [harness] = [table for table in tables if any("lm_eval" in spec for spec in table.get("retain", ()))]
     assert harness["retain"][1]["lm_eval"] == "gsm8k"
 
 
