@@ -46,6 +46,8 @@ BLOCKS = (8, 8, 14, 15, 15, 30, 30, 60, 60)
 """Sizes of the blocks of neurons, from the first by contrast on: 8, 16, 30, 45, 60, ... are out."""
 FEWEST = 4
 """A block that costs too much is halved down to so many neurons: one that another task needs keeps no others in."""
+SMALL = 30
+"""No smaller part of a set of neurons is tried for its own sake."""
 TRIED = 6
 """Sets of the frontier that are tried with real answers."""
 SPARED = 2
@@ -115,7 +117,8 @@ class Tried:
 
     @property
     def good(self) -> bool:
-        return self.status == "met" and not self.costly
+        """Whether no other need be tried."""
+        return self.status == "met" and self.lost <= SHARE * self.budget + 1e-9
 
 
 def choose_set(ledger: Ledger, capability: Capability, localization: Localization, *, seed: int = 0) -> Choice:
@@ -167,7 +170,16 @@ def search(likelihoods: Likelihoods, localization: Localization, recipe: Recipe)
         likelihoods.point(tuple(unit for group in point.units for unit in groups[group]), point.drops, point.damages)
         for point in searched(drops, damages, len(groups), budget)
     ]
-    return (*points, *with_parts(likelihoods.points, points, groups, budget))
+    best = with_parts(likelihoods.points, points, groups, budget)
+    return (*points, *([] if best in points else [best]), *likelihoods.points(nested(best.units)))
+
+
+def nested(units: Group) -> list[Group]:
+    """The first of many neurons alone, two thirds of the set before each time: what a large set costs in answers hardly
+    shows in likelihoods, so that smaller ones are tried too. None of heads."""
+    heads, neurons = (tuple(unit for unit in units if isinstance(unit, kind)) for kind in (Head, Neuron))
+    sizes = [len(neurons) * 2**power // 3**power for power in range(1, TRIED)]
+    return [(*heads, *neurons[:size]) for size in sizes if size >= SMALL]
 
 
 def with_parts(
@@ -175,8 +187,8 @@ def with_parts(
     points: Sequence[FrontierPoint],
     groups: Sequence[Group],
     budget: Budget,
-) -> list[FrontierPoint]:
-    """The strongest of ``points`` within the budget, with parts of the blocks that cost too much as a whole; or none.
+) -> FrontierPoint:
+    """The strongest of ``points`` within the budget, with parts of the blocks that cost too much as a whole.
 
     Args:
         points: the empty set among them.
@@ -197,12 +209,11 @@ def with_parts(
                 point = grown(point, part)
         return point
 
-    first = max(filter(affordable, points), key=gain)
-    best = first
+    best = max(filter(affordable, points), key=gain)
     for group in groups:
         if len(group) > 1 and not set(group) <= set(best.units):
             best = grown(best, group)
-    return [] if best is first else [best]
+    return best
 
 
 def _likelihoods(ledger: Ledger, capability: Capability) -> Likelihoods:

@@ -28,6 +28,7 @@ from editkit.removal.choose_set import (
     candidates,
     choose_set,
     lost,
+    nested,
     ranked,
     strongest,
     with_parts,
@@ -97,15 +98,24 @@ def test_one_costly_neuron_keeps_no_others_in() -> None:
 
     blocks = [tuple(neurons[:8]), tuple(neurons[8:24]), tuple(neurons[24:40])]
     budget = Budget(0.025, 0.015, 10)
-    [point] = with_parts(measured, measured([(), blocks[0]]), blocks, budget)
+    point = with_parts(measured, measured([(), blocks[0]]), blocks, budget)
     assert not costly & set(point.units) and len(point.units) == len(set(point.units)) == 40 - 2 * FEWEST
-    assert with_parts(measured, measured([(), tuple(neurons[:8])]), blocks[:1], budget) == []
+    assert with_parts(measured, measured([(), blocks[0]]), blocks[:1], budget).units == blocks[0]
     useless = [(Head(3, 1), Head(3, 2))]
 
     def flat(sets: Sequence[tuple[Unit, ...]]) -> list[FrontierPoint]:
         return [FrontierPoint(units, {"target": 0.5}, {"kept": 0.0}) for units in sets]
 
-    assert with_parts(flat, flat([()]), useless, budget) == [], "what takes nothing stays"
+    assert with_parts(flat, flat([()]), useless, budget).units == (), "what takes nothing stays"
+
+
+def test_smaller_parts_of_a_large_set_are_tried_too() -> None:
+    """If this fails: two hundred neurons go where eighty would do, and answers of other tasks with them."""
+    heads, neurons = (Head(3, 1),), tuple(Neuron(0, index) for index in range(240))
+    parts = nested((*heads, *neurons))
+    assert [len(part) - 1 for part in parts] == [160, 106, 71, 47, 31]
+    assert all(part == (*heads, *neurons[: len(part) - 1]) for part in parts)
+    assert nested(heads) == [] == nested(neurons[:40])
 
 
 def test_on_the_organism_the_planted_heads_are_chosen_without_the_others(organism: LanguageModel) -> None:
