@@ -74,7 +74,6 @@ docs: .venv/site
 	@tar -cf - $(PAGES) | tar -xf - -C build/pages
 	@mv build/pages/docs/notebook.ipynb build/notebook
 	@PYTHONWARNINGS=ignore $(BIN)/python -m nbconvert --log-level ERROR --execute --to markdown --output-dir build/pages/docs build/notebook/notebook.ipynb
-	@for page in README.md docs/python.md; do sed 's/notebook\.ipynb)/notebook.md)/' $$page > build/pages/$$page; done
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo "The site: build/site/index.html"
 	@echo "With search: $(BIN)/python -m http.server -d build/site, then http://localhost:8000"

@@ -1,7 +1,8 @@
-"""Every link between the pages leads to a file and a heading that are there; the site has every page, in the README's order;
-the notebook runs.
+"""Every link between the pages leads to a file and a heading that are there; the site has every page, in the README's
+order, and reads it as a forge does; the notebook runs.
 
-If one fails: a reader follows a link into nothing, misses a page, or runs a notebook that stops in the middle.
+If one fails: a reader follows a link into nothing, misses a page, sees a list run together, or runs a notebook that
+stops in the middle.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import ast
 import json
 import re
+from html import unescape
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 from urllib.parse import unquote
 
+import markdown
 import pytest
 import yaml
 from markdown_it import MarkdownIt
@@ -23,6 +27,7 @@ from tests.conftest import Removed
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
 SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
+COMMONMARK = MarkdownIt().enable("table")
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
     for pattern in ("README.md", "docs/*.md", "docs/*.ipynb", "cards/**/*.md", "benchmarks/results/*.md")
@@ -41,7 +46,7 @@ def _text(path: Path) -> str:
 
 def _tokens(path: Path) -> list[Token]:
     """Blocks, and what is inside of them."""
-    blocks = MarkdownIt().enable("table").parse(_text(path))
+    blocks = COMMONMARK.parse(_text(path))
     return [token for block in blocks for token in (block, *(block.children or ()))]
 
 
@@ -81,10 +86,32 @@ def test_a_dead_link_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(globals(), "ROOT", tmp_path)
     (tmp_path / "other.md").write_text("# A heading: of `two` words\n\n```sh\n# no heading\n```\n")
     page = tmp_path / "page.md"
-    lines = ["![](a.png)", "[](other.md)", "[](other.md#a-heading-of-two-words)", "[](#here)", "[](other.md#no-heading)"]
+    lines = [
+        "![](a.png)",
+        "[](other.md)",
+        "[](other.md#a-heading-of-two-words)",
+        "[](#here)",
+        "[](other.md#no-heading)",
+    ]
     page.write_text("# Here\n\n" + " ".join(lines) + "\n\n`[](code.md)` [](../out.md)\n\n```\n[](block.md)\n```\n")
     dead = [target for target in _targets(page) if _is_dead(page, target)]
     assert dead == ["a.png", "other.md#no-heading", "../out.md"]
+
+
+def _blocks(html: str) -> list[tuple[str, str]]:
+    """The beginning of each item, cell and heading with its kind: what a reader sees as structure."""
+    starts = re.findall(r"<(li|t[dh]|h\d|pre)\b[^>]*>(.*?)(?=</?(?:li|[uo]l|t[dh]|h\d|pre|table)\b)", html, re.DOTALL)
+    return [(kind, re.sub(r"<[^>]*>|\s", "", unescape(text))[:40]) for kind, text in starts]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.endswith(".md")])
+def test_the_site_reads_a_page_as_a_forge_does(page: str) -> None:
+    """Lists, tables and code are the same for CommonMark and for the site: a blank line before a list, and four spaces
+    before what is inside of a numbered item."""
+    text = _text(ROOT / page)
+    read = run_path(str(ROOT / "docs" / "site.py"))["on_page_markdown"](text)
+    site = markdown.markdown(read, extensions=SITE["markdown_extensions"][:3])
+    assert _blocks(site) == _blocks(COMMONMARK.render(text))
 
 
 def _listed(nav: Any) -> list[str]:
@@ -121,7 +148,7 @@ def _run(cell: str, names: dict[str, Any]) -> Any:
 def test_the_notebook_runs(
     removed: Removed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Cell by cell, most of it measured already by the same removal. It finds the planted heads; what they say is gone."""
+    """Cell by cell, most of it measured already. It finds the planted heads; what they say is gone from the weights."""
     removed("quick")
     monkeypatch.setenv("EDITKIT_CACHE", str(removed.cache))
     monkeypatch.chdir(tmp_path)
