@@ -69,12 +69,13 @@ cards: .venv/installed
 
 # Every page at its own place, so that its relative links hold; the notebook as a page, with what it shows when it runs.
 PAGES := README.md docs cards/README.md cards/*/README.md cards/*/editkit/*.png cards/*/editkit/report.html benchmarks/results
+# mkdocs --quiet would keep silent the warnings that --strict counts.
 docs: .venv/site
 	@rm -rf build/pages build/notebook && mkdir -p build/pages build/notebook
 	@tar -cf - $(PAGES) | tar -xf - -C build/pages
 	@mv build/pages/docs/notebook.ipynb build/notebook
 	@PYTHONWARNINGS=ignore $(BIN)/python -m nbconvert --log-level ERROR --execute --to markdown --output-dir build/pages/docs build/notebook/notebook.ipynb
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "The site: build/site/index.html"
 	@echo "With search: $(BIN)/python -m http.server -d build/site, then http://localhost:8000"
 
