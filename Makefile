@@ -7,6 +7,7 @@
 # make check     lint and type check
 # make oldest    run the tests with the oldest versions that pyproject.toml allows
 # make cards     write the example cards again
+# make docs      make the site of all pages, build/site, and check every link; runs the notebook
 # make kill N=100  kill commands at random moments, run them again, compare every byte
 
 PYTHON ?= python3
@@ -18,7 +19,7 @@ TOOLS := '.[dev,eval]'
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-.PHONY: demo real test test-commit test-all check oldest cards kill clean
+.PHONY: demo real test test-commit test-all check oldest cards docs kill clean
 
 demo: .venv/installed
 	@rm -rf $(OUT)
@@ -66,6 +67,18 @@ oldest:
 cards: .venv/installed
 	$(BIN)/python cards/make.py
 
+# Every page at its own place, so that its relative links hold; the notebook as a page, with what it shows when it runs.
+PAGES := README.md docs cards/README.md cards/*/README.md cards/*/editkit/*.png cards/*/editkit/report.html benchmarks/results
+# mkdocs --quiet would keep silent the warnings that --strict counts.
+docs: .venv/site
+	@rm -rf build/pages build/notebook && mkdir -p build/pages build/notebook
+	@tar -cf - $(PAGES) | tar -xf - -C build/pages
+	@mv build/pages/docs/notebook.ipynb build/notebook
+	@PYTHONWARNINGS=ignore $(BIN)/python -m nbconvert --log-level ERROR --execute --to markdown --output-dir build/pages/docs build/notebook/notebook.ipynb
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "The site: build/site/index.html"
+	@echo "With search: $(BIN)/python -m http.server -d build/site, then http://localhost:8000"
+
 kill: .venv/tools
 	$(BIN)/python -m benchmarks.kill -n $(or $(N),100)
 
@@ -79,6 +92,10 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.tx
 	$(PYTHON) -m venv .venv
 	$(PIP) torch uv
 	$(call install,.)
+	@touch $@
+
+.venv/site: .venv/installed
+	$(call install,'.[docs]')
 	@touch $@
 
 .venv/tools: .venv/installed

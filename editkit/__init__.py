@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from editkit.api import evaluate as evaluate
+    from editkit.api import head_map as head_map
     from editkit.api import knocked_out as knocked_out
     from editkit.api import localize as localize
     from editkit.api import remove_capability as remove_capability
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from editkit.units import Neuron as Neuron
     from editkit.workspace import Session as Session
     from editkit.writing.bake import bake as bake
+    from editkit.writing.undo import undo as undo
+    from editkit.writing.verify import verify as verify
 
 __version__ = "0.1.0"
 
@@ -49,11 +52,14 @@ _PUBLIC = {
     "TooMuchDamage": "errors",
     "bake": "writing.bake",
     "evaluate": "api",
+    "head_map": "api",
     "knocked_out": "api",
     "load": "models.loading",
     "localize": "api",
     "remove_capability": "api",
     "tryout": "api",
+    "undo": "writing.undo",
+    "verify": "writing.verify",
 }
 
 __all__ = sorted(_PUBLIC)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -49,6 +49,7 @@ from editkit.removal.trial import Trial
 from editkit.removal.tryout import Tryout, tasks_of
 from editkit.removal.tryout import tryout as first_look
 from editkit.render import evidence_folder
+from editkit.render.figures import Png
 from editkit.tasks.builtin import TASKS, usual
 from editkit.tasks.task import Task
 from editkit.units import Unit, units
@@ -212,8 +213,8 @@ def universal(model: LanguageModel, *, seed: int = 0, session: Session = Session
         return find_heads.universal_heads(ledger, controls, tasks, formats=True, seed=seed)
 
 
-def head_map(model: LanguageModel, localization: Localization) -> bytes:
-    """A PNG: layers x heads, coloured by effect."""
+def head_map(model: LanguageModel, localization: Localization) -> Png:
+    """A PNG: layers x heads, coloured by effect; bytes, which a notebook shows as a picture."""
     from editkit.checkpoints.base_card import base_model, shape
     from editkit.evidence.provenance import Provenance
     from editkit.render import head_map as maps

@@ -29,7 +29,8 @@ def pytest_configure(config: pytest.Config) -> None:
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
-FIRST = ("test_devices.py", "test_remove.py", "test_readme.py", "test_paper_studies.py", "test_tryout.py")
+SHARING = ("test_remove.py", "test_readme.py", "test_docs.py")
+FIRST = ("test_devices.py", *SHARING, "test_paper_studies.py", "test_tryout.py")
 """The simulated devices: autograd knows only devices that were there at its first backward pass. Then what takes long,
 so that of two processes none waits for the other at the end; and beside each other what shares a removal, because each
 process has its own."""

@@ -43,13 +43,3 @@ def test_every_command_exists() -> None:
     shell = "".join(re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL))
     for command in re.findall(r"^editkit ([a-z-]+)", shell, flags=re.MULTILINE):
         assert command in main.commands
-
-
-@pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
-)
-def test_every_link_leads_somewhere(page: Path) -> None:
-    prose = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
-    for link in re.findall(r"\]\(([^)#\s]+)", prose):
-        if not link.startswith("http"):
-            assert (page.parent / link).exists(), link

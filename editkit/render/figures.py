@@ -66,10 +66,17 @@ VARIABLES = {f"#0{number:x}0b0c": f"var(--{field.name})" for number, field in en
 Draw = Callable[["Figure", Theme], None]
 
 
-def png(draw: Draw) -> bytes:
+class Png(bytes):
+    """The bytes of a PNG file, which a notebook shows as a picture."""
+
+    def _repr_png_(self) -> bytes:
+        return bytes(self)
+
+
+def png(draw: Draw) -> Png:
     """A figure for the card, in the light theme."""
     look: dict[str, Any] = {"dpi": 160, "facecolor": LIGHT.paper, "bbox_inches": "tight", "pad_inches": 0.12}
-    return _drawn(draw, LIGHT, "png", metadata={"Software": None}, **look)
+    return Png(_drawn(draw, LIGHT, "png", metadata={"Software": None}, **look))
 
 
 def deltas_png(report: EvalReport) -> bytes:

@@ -131,7 +131,7 @@ def _shape_of_evidence(edit: Edit, localization: Localization) -> tuple[LayerSha
     return tuple(LayerShape(layer, width[layer]) for layer in sorted(width))
 
 
-def png(edit: Edit, localization: Localization, provenance: Provenance) -> bytes:
+def png(edit: Edit, localization: Localization, provenance: Provenance) -> figures.Png:
     """Layers x heads; colour = effect, full square = certain, frame = removed or tried, U = universal."""
     layers, ours = head_map(edit, localization, provenance), fate(provenance)
     return figures.png(lambda figure, theme: _draw(figure, theme, layers, ours))

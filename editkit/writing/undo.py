@@ -60,7 +60,13 @@ class Undone:
         )
 
 
-def undo(out: Path, directory: Path, *, base: Source | str | Path | None = None, stages: Stages = silent) -> Undone:
+def undo(
+    out: str | Path,
+    directory: str | Path,
+    *,
+    base: Source | str | Path | None = None,
+    stages: Stages = silent,
+) -> Undone:
     """Restore the base of OUT into a new ``directory``: its own file names, every file that OUT keeps.
 
     Files that OUT left out (other formats of the weights) are not restored.

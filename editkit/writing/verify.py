@@ -58,7 +58,7 @@ class Verification:
         return asdict(self)
 
 
-def verify(out: Path, base: Source | str | Path | None = None, *, stages: Stages = silent) -> Verification:
+def verify(out: str | Path, base: Source | str | Path | None = None, *, stages: Stages = silent) -> Verification:
     """Check an output of editkit.
 
     Args:
