@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from editkit.api import evaluate as evaluate
+    from editkit.api import export as export
     from editkit.api import knocked_out as knocked_out
     from editkit.api import localize as localize
     from editkit.api import remove_capability as remove_capability
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from editkit.errors import TooMuchDamage as TooMuchDamage
     from editkit.models.loading import load as load
     from editkit.models.placement import Placement as Placement
+    from editkit.render.export import Export as Export
     from editkit.units import Head as Head
     from editkit.units import Neuron as Neuron
     from editkit.workspace import Session as Session
@@ -40,6 +42,7 @@ _PUBLIC = {
     "Base": "edit",
     "Edit": "edit",
     "EditkitError": "errors",
+    "Export": "render.export",
     "Head": "units",
     "IntegrityError": "errors",
     "Neuron": "units",
@@ -49,6 +52,7 @@ _PUBLIC = {
     "TooMuchDamage": "errors",
     "bake": "writing.bake",
     "evaluate": "api",
+    "export": "api",
     "knocked_out": "api",
     "load": "models.loading",
     "localize": "api",
