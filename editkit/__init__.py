@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from editkit.api import evaluate as evaluate
+    from editkit.api import export as export
     from editkit.api import head_map as head_map
     from editkit.api import knocked_out as knocked_out
     from editkit.api import localize as localize
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from editkit.errors import TooMuchDamage as TooMuchDamage
     from editkit.models.loading import load as load
     from editkit.models.placement import Placement as Placement
+    from editkit.render.export import Export as Export
     from editkit.units import Head as Head
     from editkit.units import Neuron as Neuron
     from editkit.workspace import Session as Session
@@ -43,6 +45,7 @@ _PUBLIC = {
     "Base": "edit",
     "Edit": "edit",
     "EditkitError": "errors",
+    "Export": "render.export",
     "Head": "units",
     "IntegrityError": "errors",
     "Neuron": "units",
@@ -53,6 +56,7 @@ _PUBLIC = {
     "bake": "writing.bake",
     "evaluate": "api",
     "head_map": "api",
+    "export": "api",
     "knocked_out": "api",
     "load": "models.loading",
     "localize": "api",

@@ -27,6 +27,7 @@ from editkit.evidence.attacks import Attacks
 from editkit.evidence.localization import Localization
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.report import EvalReport
+from editkit.evidence.results import of_outcome
 from editkit.evidence.verdict import Criteria
 from editkit.localizers.universal import Universals
 from editkit.measuring.ledger import Ledger
@@ -46,12 +47,12 @@ from editkit.removal.remove import remove_capability as remove
 from editkit.removal.rerun import Rerun
 from editkit.removal.rerun import rerun as again
 from editkit.removal.trial import Trial
-from editkit.removal.tryout import Tryout, tasks_of
+from editkit.removal.tryout import Named, Tryout, tasks_of
 from editkit.removal.tryout import tryout as first_look
 from editkit.render import evidence_folder
+from editkit.render.export import Export, default_directory
 from editkit.render.figures import Png
 from editkit.tasks.builtin import TASKS, usual
-from editkit.tasks.task import Task
 from editkit.units import Unit, units
 from editkit.workspace import Session, work_for
 
@@ -103,6 +104,7 @@ def evaluate(
     seed: int = 0,
     placement: Placement = Placement(),
     session: Session = Session(),
+    export: Export | None = None,
 ) -> EvalReport:
     """Compare a model with its base: the same examples of the ``report`` split, paired, with intervals.
 
@@ -111,10 +113,17 @@ def evaluate(
             suit the base (``usual``). Where ``model`` is an output of editkit, the task that its recipe removed is the
             target of the verdict.
         limit: examples per task.
+        export: where answers and scores of both go, for other evaluation programs.
     """
+    if export is not None:
+        export.check()
+    model, base = (_found(each, session.stages) for each in (model, base))
+    trial = _hiding(_trial(tasks, base, limit, seed, session), model, export)
     edited, unedited = (_later(each, placement, session.stages) for each in (model, base))
-    trial = _trial(tasks, base, limit, seed, session)
-    return comparison.compared(edited, unedited, trial, session.work, stages=session.stages)
+    found = comparison.comparison(edited, unedited, trial, session.work, stages=session.stages)
+    if export is not None:
+        export.write(found.results(_today()))
+    return found.report
 
 
 def remove_capability(
@@ -143,7 +152,7 @@ def remove_capability(
     target = Path(out) if out is not None else default_out(source.base.model, wanted.recipe.capability)
     live = model if isinstance(model, LanguageModel) else _loaded(source, placement, session.stages)
     command = session.command or _as_command(name, changes, wanted.recipe, live, out=target, seed=seed)
-    run = Run(wanted, target, seed, command, datetime.datetime.now(datetime.UTC).date().isoformat())
+    run = Run(wanted, target, seed, command, _today())
     work = work_for(source.base, wanted.recipe.capability, seed, session.work)
     outcome = remove(live, run, work, stages=session.stages)
     if wanted.recipe.audits == "none":
@@ -175,11 +184,44 @@ def standings(
     seed: int = 0,
     placement: Placement = Placement(),
     session: Session = Session(),
+    export: Export | None = None,
 ) -> Standings:
-    """What one model can do: each task's score with its interval, on the ``report`` split."""
-    trial, live = _trial(tasks, model, limit, seed, session), _later(model, placement, session.stages)()
+    """What one model can do: each task's score with its interval, on the ``report`` split.
+
+    Args:
+        export: where answers and scores go, for other evaluation programs.
+    """
+    if export is not None:
+        export.check()
+    model = _found(model, session.stages)
+    trial = _hiding(_trial(tasks, model, limit, seed, session), model, export)
+    live = _later(model, placement, session.stages)()
     work = work_for(live.source.base, "evaluate", seed, session.work)
-    return comparison.standings(live, trial, work, stages=session.stages)
+    results = comparison.measured(live, trial, work, _today(), stages=session.stages)
+    if export is not None:
+        export.write([results])
+    return Standings.of(results)
+
+
+def export(out: str | Path, *, to: str, directory: str | Path | None = None) -> Path:
+    """Write the answers and scores behind an output, the base's and the edited model's, for other evaluation programs.
+
+    Args:
+        out: what a removal wrote, with a checkpoint or with evidence alone.
+        to: ``inspect`` for logs of Inspect, ``lm-eval`` for the files of lm-evaluation-harness.
+        directory: a new folder; ``OUT-inspect`` or ``OUT-lm-eval`` here if None.
+
+    Returns:
+        The folder.
+
+    Raises:
+        UsageError: an unknown form, or one whose library is not installed.
+        EditkitError: ``out`` holds no examples, or the folder is there already.
+    """
+    wanted = Export(to, Path(directory) if directory is not None else default_directory(out, to))
+    wanted.check()
+    wanted.write(of_outcome(evidence_folder.read(Path(out))))
+    return wanted.directory
 
 
 def tryout(
@@ -275,24 +317,40 @@ def _loaded(source: Source, placement: Placement, stages: Stages) -> LanguageMod
         return load_source(source, placement)
 
 
+def _found(model: Model, stages: Stages) -> LanguageModel | Source:
+    """A name that leads nowhere is told before anything is loaded."""
+    return model if isinstance(model, LanguageModel) else _resolved(model, stages)
+
+
+def _hiding(trial: Trial, model: LanguageModel | Source, export: Export | None) -> Trial:
+    """The trial; where it is exported, what the model's own recipe hides is hidden."""
+    if export is None:
+        return trial
+    directory = (model.source if isinstance(model, LanguageModel) else model).directory
+    return replace(trial, hidden=trial.hidden | comparison.hidden_in(directory))
+
+
+def _today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
 def _later(model: Model, placement: Placement, stages: Stages) -> Later:
     """The model, loaded when it is called for; a name that leads nowhere is told now."""
-    if isinstance(model, LanguageModel):
-        return lambda: model
-    source = _resolved(model, stages)
-    return lambda: _loaded(source, placement, stages)
+    found = _found(model, stages)
+    return lambda: found if isinstance(found, LanguageModel) else _loaded(found, placement, stages)
 
 
 def _trial(names: Sequence[str], model: Model, limit: int, seed: int, session: Session) -> Trial:
     """Of the tasks that are named; where none is, of those that suit ``model``."""
-    wanted = dict.fromkeys([names] if isinstance(names, str) else names)
-    tasks = {task.name: task for name in wanted for task in _tasks(name, session)}.values()
-    return Trial(tuple(tasks) or usual(bundled=_is_bundled(model)), Criteria(), limit=limit, seed=seed)
+    wanted = [_named(name, session) for name in dict.fromkeys([names] if isinstance(names, str) else names)]
+    tasks = {task.name: task for named in wanted for task in named.all}.values()
+    hidden = frozenset(name for named in wanted for name in named.hide)
+    return Trial(tuple(tasks) or usual(bundled=_is_bundled(model)), Criteria(), limit=limit, seed=seed, hidden=hidden)
 
 
-def _tasks(name: str, session: Session) -> tuple[Task, ...]:
+def _named(name: str, session: Session) -> Named:
     """A task, or all that a recipe asks."""
-    return (TASKS[name],) if name in TASKS else tasks_of(name, where="--task", allow_code=session.allow_code).all
+    return Named((TASKS[name],)) if name in TASKS else tasks_of(name, where="--task", allow_code=session.allow_code)
 
 
 def _is_bundled(model: Model) -> bool:

@@ -14,7 +14,7 @@ from editkit import __version__
 from editkit.cli.audit import audit
 from editkit.cli.catalogue import recipes, tasks
 from editkit.cli.commands import Commands
-from editkit.cli.files import bake, card, report, undo, verify
+from editkit.cli.files import bake, card, export, report, undo, verify
 from editkit.cli.hub import pull_verify, push
 from editkit.cli.reliability import reliability
 from editkit.cli.scores import compare, evaluate, try_out
@@ -31,6 +31,6 @@ def main() -> None:
 for command in (
     *(try_out, remove_capability, plan, inspect, localize, universal),
     *(bake, verify, undo, audit, evaluate, compare, study, reliability),
-    *(card, report, push, pull_verify, recipes, tasks),
+    *(card, report, export, push, pull_verify, recipes, tasks),
 ):
     main.add_command(command)

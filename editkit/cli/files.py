@@ -1,4 +1,4 @@
-"""bake, verify, undo, card, report: what can be done with files alone."""
+"""bake, verify, undo, card, report, export: what can be done with files alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from editkit.cli.options import ANY, FOLDER, as_json, revision
+from editkit.cli.options import ANY, EXPORTS, FOLDER, as_json, revision
 from editkit.cli.streams import note, print_json, say
 
 
@@ -116,3 +116,24 @@ def _render_again(out: Path, what: str, written: Path, as_json: bool) -> None:
 
     render_again(out)
     print_json({what: str(written)}) if as_json else click.echo(written)
+
+
+@click.command()
+@click.argument("out", type=FOLDER)
+@click.option("--to", type=click.Choice(EXPORTS), required=True, help="Logs of Inspect, or the files of lm-eval.")
+@click.option("-o", "--directory", type=FOLDER, metavar="DIR", help="A new folder. Default: OUT-inspect, OUT-lm-eval.")
+@as_json
+def export(out: Path, to: str, directory: Path | None, as_json: bool) -> None:
+    """Answers and scores for other evaluation programs.
+
+    As logs that the viewer of Inspect opens, or as the results and samples of lm-evaluation-harness: the base's and the
+    edited model's, from the evidence in OUT.
+    """
+    from editkit.api import export as exported
+
+    written = exported(out, to=to, directory=directory)
+    files = sorted(str(path.relative_to(written)) for path in written.rglob("*") if path.is_file())
+    if as_json:
+        print_json({"out": str(written), "to": to, "files": files})
+    else:
+        say(f"{written}: {len(files)} files for {to}")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 BUNDLED = "No --model given: using the small bundled model (the organism)."
 METHODS = ("auto", "halving", "css", "csb", "greedy", "one-shot")
+EXPORTS = ("inspect", "lm-eval")
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)
 ANY = click.Path(path_type=Path)

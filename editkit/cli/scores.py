@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
 from editkit.cli.options import (
     BUNDLED,
+    EXPORTS,
+    FOLDER,
     allow_code,
     as_json,
     device,
@@ -20,6 +23,7 @@ from editkit.cli.options import (
     work,
 )
 from editkit.cli.streams import note, print_json, show
+from editkit.errors import UsageError
 
 
 @click.command()
@@ -33,13 +37,17 @@ from editkit.cli.streams import note, print_json, show
     help="Repeat for more. Default: the built-in ones that suit the model.",
 )
 @click.option("--limit", default=200, show_default=True, metavar="N", type=click.IntRange(1), help="Examples per task.")
+@click.option("--export", "to", type=click.Choice(EXPORTS), help="Also write answers and scores for that program.")
+@click.option("-o", "--out", type=FOLDER, metavar="DIR", help="Where. Default: MODEL-inspect or MODEL-lm-eval here.")
 @seed
 @placing
 @remote_code
 @allow_code
 @work
 @as_json
-def evaluate(model: str | None, base: str | None, as_json: bool, **options: Any) -> None:
+def evaluate(
+    model: str | None, base: str | None, to: str | None, out: Path | None, as_json: bool, **options: Any
+) -> None:
     """Scores with intervals, alone or against a base.
 
     With --base: paired differences on the same examples, and a verdict.
@@ -47,13 +55,21 @@ def evaluate(model: str | None, base: str | None, as_json: bool, **options: Any)
     from editkit import api
     from editkit.cli import score_tables
 
+    if out is not None and to is None:
+        raise UsageError(f"--out {out}: nothing is written there without --export inspect or --export lm-eval.")
     options |= {"placement": placement(options), "session": session(options)}
+    if to is not None:
+        from editkit.render.export import Export, default_directory
+
+        options["export"] = Export(to, out or default_directory(model or "organism", to))
     if base is None:
         standings = api.standings(model, **options)
         print_json(standings.to_json()) if as_json else show(score_tables.standings(standings))
     else:
         report = api.evaluate(model, base=base, **options)
         print_json(report.to_json()) if as_json else show(score_tables.compared(report))
+    if to is not None:
+        note(f"Answers and scores for {to}: {options['export'].directory}")
 
 
 @click.command("try")

@@ -44,6 +44,19 @@ def change_interval(before: Numbers, after: Numbers, *, clusters: Labels | None 
     return _interval(second - first, clusters, least=-1.0)
 
 
+def standard_error(values: Numbers, *, clusters: Labels | None = None) -> float | None:
+    """The standard error of the mean by clusters, as evaluation programs print it beside a score.
+
+    It is 0 where nothing varies, which proves nothing: no bound here is made of it. None: there is one cluster.
+    """
+    scores = checked(values, "scores")
+    sums, sizes = by_cluster(scores, clusters)
+    if len(sums) < 2:
+        return None
+    spread = ((sums - scores.mean() * sizes) ** 2).sum()
+    return float(np.sqrt(spread * len(sums) / (len(sums) - 1)) / len(scores))
+
+
 def bounds(
     sums: np.ndarray, sizes: np.ndarray, *, least: float, most: float = 1.0, confidence: float = CONFIDENCE
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -57,6 +57,7 @@ class Trial:
     Args:
         roles: by a task's name; a task that is not named is retained.
         limit: examples per task.
+        hidden: tasks whose answers are not to be read by others.
     """
 
     tasks: tuple[Task, ...]
@@ -65,6 +66,7 @@ class Trial:
     split: Split = "report"
     limit: int = 200
     seed: int = 0
+    hidden: frozenset[str] = frozenset()
 
     @property
     def size(self) -> int:

@@ -71,6 +71,7 @@ class Named:
     shown: tuple[Task, ...]
     besides: tuple[Task, ...] = ()
     is_recipe: bool = False
+    hide: tuple[str, ...] = ()
 
     @property
     def all(self) -> tuple[Task, ...]:
@@ -93,7 +94,7 @@ def tasks_of(name: str, *, where: str = "task", allow_code: bool = False) -> Nam
             "own is a .yaml file (docs/evaluation.md)."
         )
     wanted = capability(recipes.read(name), folder=Path(name).parent, allow_code=allow_code)
-    return Named(wanted.targets, (*wanted.retain, *wanted.transfer, *wanted.also), is_recipe=True)
+    return Named(wanted.targets, (*wanted.retain, *wanted.transfer, *wanted.also), True, wanted.recipe.hide)
 
 
 def tryout(model: LanguageModel, task: Task, *, count: int = 10, stages: Stages = silent) -> Tryout:

@@ -102,6 +102,14 @@ MISTAKES = {
     "not an output": (lambda path: ["verify", str(path)], 5, "manifest.json"),
     "nothing to undo": (lambda path: ["undo", str(path), "-o", "new"], 5, "manifest.json"),
     "no evidence": (lambda path: ["card", str(path)], 5, "manifest.json"),
+    "nothing to export": (lambda path: ["export", str(path), "--to", "lm-eval"], 1, "evidence of a removal"),
+    "unknown form": (lambda path: ["export", str(path), "--to", "csv"], 2, "csv"),
+    "export to nowhere": (lambda path: ["evaluate", "--out", "new"], 2, "without --export"),
+    "export exists": (
+        lambda path: ["evaluate", "--task", "swear", "--export", "lm-eval", "--out", _full(path)],
+        1,
+        "already exists",
+    ),
     "unknown task": (lambda path: ["evaluate", "--task", "sweer"], 1, "did you mean 'swear'"),
     "unknown recipe to show": (lambda path: ["recipes", "show", "nothing"], 1, "Built in"),
 }

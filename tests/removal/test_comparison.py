@@ -5,6 +5,8 @@ If one fails: two checkpoints look different where they are not, or a loss betwe
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,9 @@ from editkit.errors import EditkitError
 from editkit.evidence.verdict import Criteria
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load
-from editkit.removal.comparison import compared, standings
+from editkit.removal.comparison import compared, hidden_in, standings
 from editkit.removal.trial import Trial
+from editkit.render.export import Export
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.builtin.swear import packaged_words
 from editkit.tasks.find import find
@@ -85,3 +88,39 @@ def test_tasks_that_a_short_context_has_no_room_for_are_left_out(tmp_path: Path)
         standings(
             model, Trial((TASKS["swear"],), Criteria(), limit=2), work_for(model.source.base, "fits", 0, tmp_path)
         )
+
+
+def test_what_is_exported_is_what_was_compared_and_nothing_that_a_recipe_hides(
+    organism: LanguageModel, tmp_path: Path
+) -> None:
+    """Of a task that is the user's own, or is not hidden, the answers are there to be read."""
+    recipe = tmp_path / "hiding.yaml"
+    recipe.write_text(yaml.safe_dump({"capability": "x", "target": "swear", "retain": ["facts"], "hide": ["swear"]}))
+    made = editkit.evaluate(
+        organism,
+        base=organism,
+        tasks=[str(recipe)],
+        limit=6,
+        session=Session(work=tmp_path / "work"),
+        export=Export("lm-eval", tmp_path / "made"),
+    )
+    for arm, name in (("before", "organism"), ("after", "organism (2)")):
+        [told] = (tmp_path / "made" / name).glob("results_*.json")
+        scores = {task: row["score,none"] for task, row in json.loads(told.read_text())["results"].items()}
+        assert scores == {row.task: getattr(row, arm).mean for row in made.rows}
+        samples = {
+            task: [json.loads(line) for line in next((tmp_path / "made" / name).glob(f"samples_{task}_*")).open()]
+            for task in scores
+        }
+        assert all(row["filtered_resps"][0].startswith("sha256:") for row in samples["swear"])
+        assert all(row["filtered_resps"][0] == row["target"] for row in samples["facts"] if row["score"] == 1)
+        assert not [row for row in samples["swear"] if "curse" in json.dumps(row) or "swear" in row["doc"]["prompt"]]
+
+
+def test_what_the_recipe_of_an_output_hides_stays_hidden(tmp_path: Path) -> None:
+    from tests.made_evidence import evidence
+
+    (tmp_path / "editkit").mkdir()
+    told = replace(evidence().provenance, recipe_text="capability: x\ntarget: swear\nretain: [facts]\nhide: [swear]\n")
+    (tmp_path / "editkit" / "provenance.json").write_text(told.to_json())
+    assert hidden_in(tmp_path) == {"swear"} and hidden_in(tmp_path / "editkit") == frozenset()
