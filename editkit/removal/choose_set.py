@@ -320,12 +320,13 @@ RANKS = {"met": 0, "reduced": 1, "goal-missed": 2, "too-much-damage": 3}
 def ranked(status: str, lost: float, budget: float, left: float) -> tuple[float, ...]:
     """What sorts sets that were tried, the best first.
 
-    Of sets that take the target as far, the one that spares the others more: what has lost its whole budget on a few
-    examples loses more on others half the time.
+    Of sets that meet the goal, the one that spares the others: what has lost its whole budget on a few examples loses
+    more on others half the time. Of those that do not, the one that takes the target furthest.
 
     Args:
         lost: the worst loss of a retained task, of its ``budget``; what is beyond that counts in whole points.
         left: the share of the target that is left, in the format that keeps most; it counts in twentieths.
     """
     beyond, costs = (round(max(0.0, lost - share * budget), 2) for share in (1.0, SHARE))
-    return RANKS[status], beyond, round(20 * left), costs, left
+    first, second = (costs, round(20 * left)) if status == "met" else (round(20 * left), costs)
+    return RANKS[status], beyond, first, second, left

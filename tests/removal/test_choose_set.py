@@ -75,11 +75,13 @@ def test_sets_within_the_budget_are_tried_first_and_the_strongest_of_them_first(
 def test_of_sets_beyond_the_budget_the_nearest_comes_first_and_within_a_point_the_strongest() -> None:
     sets = {
         "kept within": ("met", 0.02, 0.05, 0.12),
-        "as strong, but at its budget": ("met", 0.05, 0.05, 0.11),
         "within, and weaker": ("met", 0.0, 0.05, 0.2),
+        "stronger, but at its budget": ("met", 0.05, 0.05, 0.0),
         "a little beyond": ("met", 0.067, 0.05, 0.05),
         "as little, and weaker": ("met", 0.068, 0.05, 0.08),
         "far beyond, and strongest": ("met", 0.1, 0.05, 0.01),
+        "a reduction at its budget": ("reduced", 0.05, 0.05, 0.3),
+        "a smaller one within": ("reduced", 0.0, 0.05, 0.4),
         "not shown to be selective": ("too-much-damage", 0.05, 0.05, 0.0),
     }
     assert sorted(reversed(sets), key=lambda name: ranked(*sets[name])) == list(sets)
