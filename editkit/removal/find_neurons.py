@@ -70,7 +70,7 @@ def localize_neurons(ledger: Ledger, capability: Capability, *, seed: int = 0) -
     passes = len(_sites(ledger)) if recipe.path == "layers" else 1
     again = (len(ROUNDS) - 1) * sum(measure.examples for measure in targets.values())
     rows = passes * (again + sum(measure.examples for measure in both.values()))
-    with ledger.stage("Attributing answers to neurons", rows) as staged:
+    with ledger.stage("Attributing answers to neurons", rows + again) as staged:
         means = {name: attributed(staged, measure, recipe) for name, measure in both.items()}
         given, needed = ({name: means[name] for name in measures} for measures in (targets, controls))
         places = ordered(staged, targets, given, needed, recipe)
