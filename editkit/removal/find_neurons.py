@@ -128,7 +128,9 @@ def ordered(
     A format of the target counts by the share of its score that is left: what is gone no longer gives the order.
 
     Args:
-        given, needed: what the unedited model's attributions to the target and to each retained task are.
+        given, needed: attributions of the unedited model to each format of the target and to each retained task,
+            float[neurons].
+        rounds: so many neurons are ordered at a time; one round is the order by the unedited model alone.
     """
     score = contrast(given, needed)
     out = np.argsort(-score, kind="stable")[: rounds[0]]
