@@ -71,6 +71,7 @@ def _read(folder: Path, task: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return json.loads(told.read_text("utf-8")), json.loads(samples.read_text("utf-8").splitlines()[0])
 
 
+@pytest.mark.thorough
 def test_every_key_that_lm_eval_writes_is_there(folder: Path, theirs: Path) -> None:
     """But for what it knows of its tokenizer, and of the yaml file that a task was read from."""
     (their_results, their_sample), (results, sample) = _read(theirs, "sums"), _read(folder / "swear", "facts")
