@@ -209,6 +209,6 @@ def _text(path: Path) -> str:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise EditkitError(
-            f"{path}: expected the report of what was removed, but it cannot be read: {error}. Restore the file, or "
+            f"{path}: expected the evidence of what was removed, but it cannot be read: {error}. Restore the file, or "
             "run `editkit remove-capability` again."
         ) from error
