@@ -19,6 +19,9 @@ TOOLS := '.[dev,eval,inspect]'
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
+# Modules are compiled once, not by each process again: tests start hundreds.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: demo real test test-commit test-all check oldest cards docs kill clean
 
 demo: .venv/installed
