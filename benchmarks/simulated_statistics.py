@@ -36,7 +36,7 @@ Table = list[str]
 
 def main() -> None:
     rng = np.random.default_rng(0)
-    parts = [coverage(rng), size(rng), shown(rng), words(np.random.default_rng(1)), noise(np.random.default_rng(2))]
+    parts = [coverage(rng), size(rng), shown(rng), words(np.random.default_rng(1)), early(np.random.default_rng(3)), noise(np.random.default_rng(2))]
     OUT.write_text(
         "# Simulated worlds\n\nMade by `benchmarks/simulated_statistics.py`.\n\n" + "\n".join(parts), "utf-8"
     )
@@ -146,8 +146,8 @@ def sign_flip_sizes(rng: np.random.Generator) -> Iterable[float]:
 
 
 @lru_cache(None)
-def less(lost: int, gained: int, n: int, margin: float) -> bool:
-    return below_margin(Flips(lost, gained, n), margin) <= 0.05
+def less(lost: int, gained: int, n: int, margin: float, level: float = 0.05) -> bool:
+    return below_margin(Flips(lost, gained, n), margin) <= level
 
 
 def kept_size(rng: np.random.Generator, n: int, margin: float, churn: float) -> float:
@@ -231,6 +231,27 @@ def most_lost(gained: int, n: int, margin: float) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if less(middle, gained, n, margin) else (low, middle - 1)
     return low
+
+
+def early(rng: np.random.Generator) -> str:
+    """Whether rows are decided sooner if they are looked at twice."""
+    lines = ["| churn | true loss | decided at 100 | *kept* in the end, looked at twice | *kept*, looked at once |"]
+    lines += ["|--:|--:|--:|--:|--:|"]
+    for churn, loss in product(CHURNS, (0.0, 0.1)):
+        odds = [loss + churn / 2, churn / 2, 1 - loss - churn]
+        first, rest = (rng.multinomial(100, odds, RUNS)[:, :2] for _ in range(2))
+        soon = np.array([less(lost, gained, 100, 0.05, POCOCK) for lost, gained in first.tolist()])
+        both = first + rest
+        late = np.array([less(lost, gained, 200, 0.05, POCOCK) for lost, gained in both.tolist()])
+        once = np.array([less(lost, gained, 200, 0.05) for lost, gained in both.tolist()])
+        shares = [f"{100 * share.mean():.0f}" for share in (soon, soon | late, once)]
+        lines.append(f"| {churn:.0%} | {loss:.0%} | {' | '.join(shares)} |")
+    return _section("Looking at 100 of 200 examples first, in percent of runs", lines, TWICE)
+
+
+POCOCK = 0.0294
+"""The level of each of two looks that together make .05 (Pocock 1977)."""
+TWICE = f"Budget 5 points. Each of two looks at level {POCOCK}, which together make .05, against one look at .05."
 
 
 def noise(rng: np.random.Generator) -> str:

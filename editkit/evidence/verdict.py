@@ -23,7 +23,7 @@ Standing = Literal["kept", "lost", "not shown"]
 
 @dataclass(frozen=True)
 class Criteria:
-    """What the recipe demands. Shares are of the unedited score above chance; budgets are in score points (0.02 = 2).
+    """What the recipe demands. Shares are of the unedited score above chance; budgets are in score points (0.05 = 5).
 
     Args:
         goal: the target's score after the edit, as a share of its score before (both above chance), must be at
@@ -33,8 +33,8 @@ class Criteria:
     """
 
     goal: float = 0.15
-    damage_each: float = 0.02
-    damage_mean: float = 0.01
+    damage_each: float = 0.05
+    damage_mean: float = 0.03
 
 
 @dataclass(frozen=True)

@@ -44,11 +44,11 @@ class Strict(BaseModel):
 
 
 class Damage(Strict):
-    """How many score points (0.02 = 2 points) the retained tasks may lose: each of them, and on average."""
+    """How many score points (0.05 = 5 points) the retained tasks may lose: each of them, and on average."""
 
-    each: Share = 0.02
+    each: Share = 0.05
     """By a single retained task."""
-    mean: Share = 0.01
+    mean: Share = 0.03
     """By all retained tasks on average."""
 
 
