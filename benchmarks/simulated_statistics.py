@@ -20,6 +20,7 @@ from editkit.evidence.margin_test import Flips, below_margin
 from editkit.evidence.paired_tests import discordant_p, sign_flip
 from editkit.evidence.power import detectable, needed
 from editkit.evidence.share_left import SURE
+from editkit.evidence.verdict import TWICE
 
 OUT = Path(__file__).parent / "results" / "statistics.md"
 RUNS = 2000
@@ -36,7 +37,8 @@ Table = list[str]
 
 def main() -> None:
     rng = np.random.default_rng(0)
-    parts = [coverage(rng), size(rng), shown(rng), words(np.random.default_rng(1)), early(np.random.default_rng(3)), noise(np.random.default_rng(2))]
+    seeded = [words(np.random.default_rng(1)), batches(np.random.default_rng(3)), noise(np.random.default_rng(2))]
+    parts = [coverage(rng), size(rng), shown(rng), *seeded]
     OUT.write_text(
         "# Simulated worlds\n\nMade by `benchmarks/simulated_statistics.py`.\n\n" + "\n".join(parts), "utf-8"
     )
@@ -233,25 +235,49 @@ def most_lost(gained: int, n: int, margin: float) -> int:
     return low
 
 
-def early(rng: np.random.Generator) -> str:
-    """Whether rows are decided sooner if they are looked at twice."""
-    lines = ["| churn | true loss | decided at 100 | *kept* in the end, looked at twice | *kept*, looked at once |"]
-    lines += ["|--:|--:|--:|--:|--:|"]
-    for churn, loss in product(CHURNS, (0.0, 0.1)):
+def batches(rng: np.random.Generator) -> str:
+    """A budget of 5 points, 120 examples first and 200 where these leave it open, against either alone."""
+    lines = ["| churn | true loss | refused by 120 | by 200 | in batches | asked | *kept* by 200 | in batches |"]
+    lines += ["|--:|--:|--:|--:|--:|--:|--:|--:|"]
+    for churn, loss in product(CHURNS, (0.0, 0.03, 0.05, 0.1)):
         odds = [loss + churn / 2, churn / 2, 1 - loss - churn]
-        first, rest = (rng.multinomial(100, odds, RUNS)[:, :2] for _ in range(2))
-        soon = np.array([less(lost, gained, 100, 0.05, POCOCK) for lost, gained in first.tolist()])
-        both = first + rest
-        late = np.array([less(lost, gained, 200, 0.05, POCOCK) for lost, gained in both.tolist()])
-        once = np.array([less(lost, gained, 200, 0.05) for lost, gained in both.tolist()])
-        shares = [f"{100 * share.mean():.0f}" for share in (soon, soon | late, once)]
+        few, rest = (rng.multinomial(n, odds, RUNS)[:, :2].tolist() for n in (FIRST, WHOLE - FIRST))
+        seen = [looked(*first, *more) for first, more in zip(few, rest, strict=True)]
+        refused, kept, asked = zip(*seen, strict=True)
+        whole = [[first[0] + more[0], first[1] + more[1]] for first, more in zip(few, rest, strict=True)]
+        alone = [np.mean([over(*pair, n) for pair in pairs]) for pairs, n in ((few, FIRST), (whole, WHOLE))]
+        once = np.mean([less(*pair, WHOLE, 0.05) for pair in whole])
+        shares = [f"{100 * share:.1f}" for share in (*alone, np.mean(refused))]
+        shares += [f"{np.mean(asked):.0f}", f"{100 * once:.0f}", f"{100 * np.mean(kept):.0f}"]
         lines.append(f"| {churn:.0%} | {loss:.0%} | {' | '.join(shares)} |")
-    return _section("Looking at 100 of 200 examples first, in percent of runs", lines, TWICE)
+    return _section("Examples in batches, in percent of runs", lines, BATCHES)
 
 
-POCOCK = 0.0294
-"""The level of each of two looks that together make .05 (Pocock 1977)."""
-TWICE = f"Budget 5 points. Each of two looks at level {POCOCK}, which together make .05, against one look at .05."
+FIRST, WHOLE = 120, 200
+BATCHES = (
+    f"Budget 5 points. {FIRST} examples; where these lost half the budget and more, but not surely all, {WHOLE}. "
+    f"*Kept* asks for a p of at most {TWICE} in batches, else .05. *Asked*: examples, on average."
+)
+
+
+def over(lost: int, gained: int, n: int) -> bool:
+    return lost - gained > 0.05 * n + 1e-9
+
+
+@lru_cache(None)
+def looked(lost: int, gained: int, more_lost: int, more_gained: int) -> tuple[bool, bool, int]:
+    """Whether a task is refused, whether it is kept, and on how many examples: by the rule of ``evidence.verdict``."""
+    if less(lost, gained, FIRST, 0.05, TWICE) or lost - gained <= 0.025 * FIRST + 1e-9 or beyond(lost, gained, FIRST):
+        return over(lost, gained, FIRST), less(lost, gained, FIRST, 0.05, TWICE), FIRST
+    lost, gained = lost + more_lost, gained + more_gained
+    return over(lost, gained, WHOLE), less(lost, gained, WHOLE, 0.05, TWICE), WHOLE
+
+
+@lru_cache(None)
+def beyond(lost: int, gained: int, n: int) -> bool:
+    """Whether the whole interval of the change lies beyond the budget."""
+    change = np.array([[-1.0] * lost + [1.0] * gained + [0.0] * (n - lost - gained)])
+    return bool(bounds(change, np.ones(n), least=-1.0)[1][0] < -0.05)
 
 
 def noise(rng: np.random.Generator) -> str:

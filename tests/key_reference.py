@@ -80,7 +80,7 @@ def _value(field: dict[str, Any], schema: dict[str, Any]) -> str:
         return f"{kind}{bounds}"
     if "pattern" in field:
         return "a name: `a-z`, `0-9`, `-`, `_`"
-    return {"string": "text", "object": "a table", "boolean": "`true` or `false`"}[field["type"]]
+    return {"string": "text", "object": "a table", "boolean": "`true` or `false`", "null": "`null`"}[field["type"]]
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ from editkit.evidence.share_left import FEW
 
 FEWEST_SETS = 19
 """Fewer random sets cannot give p = 0.05."""
+TWICE = 0.0294
+"""The level of each of two looks that together make .05 (Pocock 1977, Biometrika 64, table 1)."""
 Standing = Literal["kept", "lost", "not shown"]
 
 
@@ -30,11 +32,13 @@ class Criteria:
             most this; collapsed answers count as not removed.
         damage_each: no retained task may lose more than this.
         damage_mean: nor may their mean.
+        level: a retained task is *kept* at a p of at most this: ``TWICE`` where tasks may be looked at twice.
     """
 
     goal: float = 0.15
     damage_each: float = 0.05
     damage_mean: float = 0.03
+    level: float = ALPHA
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,13 @@ def standing(row: Row, criteria: Criteria) -> Standing:
     if row.p_kept is None:  # a report of an older editkit: by the interval, where clusters could show it at all
         enough = row.clusters is None or (1 - criteria.damage_each) ** row.clusters <= ALPHA
         return "kept" if enough and row.delta.low > -criteria.damage_each else "not shown"
-    return "kept" if row.p_kept <= ALPHA else "not shown"
+    return "kept" if row.p_kept <= criteria.level else "not shown"
+
+
+def undecided(row: Row, criteria: Criteria) -> bool:
+    """Whether more examples may decide of a retained task: it lost more than half its budget, but not surely more."""
+    half = row.delta.mean < -criteria.damage_each / 2 - 1e-9
+    return row.role == "retain" and half and standing(row, criteria) == "not shown"
 
 
 def _goal(row: Row, criteria: Criteria) -> tuple[bool, str]:

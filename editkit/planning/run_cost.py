@@ -134,7 +134,8 @@ def plan(
     tried = min(recipe.max_heads, 6)
     answered = sum(targets) * recipe.examples.choose * tried + targets[0] * recipe.random_sets * recipe.random_examples
     answered += sum(targets + retain) * (recipe.examples.locate + 2 * recipe.examples.choose)
-    answered += sum(targets + retain + only_reported) * 4 * recipe.examples.report
+    most, first = recipe.examples.report, recipe.examples.first or recipe.examples.report
+    answered += 4 * (most * sum(targets) + first * sum(retain + only_reported))
     rounds = tried * len(targets) + 4 * len((*targets, *retain, *only_reported)) + math.ceil(answered / BATCH)
     return Plan(
         recipe=recipe.capability,

@@ -24,7 +24,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
 
 from editkit.errors import EditkitError
-from editkit.evidence.verdict import Criteria
+from editkit.evidence.power import ALPHA
+from editkit.evidence.verdict import TWICE, Criteria
 from editkit.removal.complaints import nearest, validated
 from editkit.tasks import strict_yaml
 
@@ -61,6 +62,9 @@ class Examples(Strict):
     """To choose how many, or which set."""
     report: Count = 200
     """For the report, which nothing else has looked at."""
+    first: Count | None = None
+    """Retained tasks are judged by so many of these. Those that lost more than half their budget, but not surely more
+    than it, are asked the rest and judged by all."""
 
 
 class Recipe(Strict):
@@ -133,7 +137,8 @@ class Recipe(Strict):
 
     @property
     def criteria(self) -> Criteria:
-        return Criteria(goal=self.goal, damage_each=self.damage.each, damage_mean=self.damage.mean)
+        level = ALPHA if self.examples.first is None else TWICE
+        return Criteria(goal=self.goal, damage_each=self.damage.each, damage_mean=self.damage.mean, level=level)
 
 
 def read(name: str) -> Recipe:

@@ -119,7 +119,9 @@ def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Sta
         edit = Edit(model.source.base, choice.units)
         removal = Removal(run, trial_of(wanted, seed=run.seed), localization, choice, edit, unable)
         _keep(work, removal)
-        answers = removal.trial.asked(ledger, choice.units)
+        trial = removal.trial
+        trial, answers = trial.decided(ledger, choice.units, trial.asked(ledger, choice.units))
+        removal = replace(removal, trial=trial)
         (work.folder / "transcripts.jsonl").write_text(transcript_lines(answers.before, answers.after), "utf-8")
         outcome = judged(ledger, removal, answers)
         if not (localization.found and accepted(outcome.report.verdict, run.recipe)):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from editkit.errors import EditkitError
-from editkit.evidence import report
+from editkit.evidence import report, verdict
 from editkit.evidence.report import EvalReport
 from editkit.evidence.row import Role, Row, Sample, rows
 from editkit.evidence.verdict import Criteria, RandomHeads
@@ -58,6 +58,7 @@ class Trial:
         roles: by a task's name; a task that is not named is retained.
         limit: examples per task.
         hidden: tasks whose answers are not to be read by others.
+        first: so many for a task that is not among the targets, until it is one of the ``whole``; None: all.
     """
 
     tasks: tuple[Task, ...]
@@ -67,6 +68,8 @@ class Trial:
     limit: int = 200
     seed: int = 0
     hidden: frozenset[str] = frozenset()
+    first: int | None = None
+    whole: frozenset[str] = frozenset()
 
     @property
     def size(self) -> int:
@@ -88,6 +91,13 @@ class Trial:
         """The answers of the unedited model, of the edited one, and of the unedited one again."""
         before, after = self.answers(ledger), self.answers(ledger, units, title="Answers, edited")
         return Answers(before, after, self.again(ledger, before))
+
+    def decided(self, ledger: Ledger, units: Iterable[Unit], answers: Answers) -> tuple[Trial, Answers]:
+        """The second look: what the first ``answers`` left undecided is asked all its examples."""
+        rows = self.report(answers).rows
+        names = frozenset(row.task for row in rows if verdict.undecided(row, self.criteria))
+        trial = replace(self, whole=self.whole | names)
+        return (self, answers) if trial.size == self.size else (trial, trial.asked(ledger, units))
 
     def sheet(self, ledger: Ledger, task: Task, units: Iterable[Unit] = ()) -> Sheet:
         """One task's answers with ``units`` knocked out."""
@@ -148,7 +158,8 @@ class Trial:
         return report.report(rows, criteria=self.criteria, null=null, noise=noise)
 
     def examples(self, task: Task) -> list[Example]:
-        return examples_of(task, self.split, limit=self.limit)
+        few = self.first is not None and self.roles.get(task.name) != "target" and task.name not in self.whole
+        return examples_of(task, self.split, limit=self.first if few else self.limit)
 
 
 def trial_of(wanted: Capability, *, split: Split = "report", seed: int = 0) -> Trial:
@@ -163,4 +174,5 @@ def trial_of(wanted: Capability, *, split: Split = "report", seed: int = 0) -> T
     ]
     roles: dict[str, Role] = {task.name: role for role, tasks in groups for task in tasks}
     tasks = tuple(task for _, tasks in groups for task in tasks)
-    return Trial(tasks, recipe.criteria, roles, split, getattr(recipe.examples, split), seed)
+    first = recipe.examples.first if split == "report" else None
+    return Trial(tasks, recipe.criteria, roles, split, getattr(recipe.examples, split), seed, first=first)

@@ -123,7 +123,7 @@ def _evidence(report: EvalReport) -> dict[str, Any]:
         "criteria": Inert(
             f"the target keeps at most {wording.percent(criteria.goal)} % of its score above chance; no retained task "
             f"loses more than {wording.percent(criteria.damage_each)} points, nor all together more than "
-            f"{wording.percent(criteria.damage_mean)} points on average."
+            f"{wording.percent(criteria.damage_mean)} points on average.{wording.looks(criteria)}"
         ),
         "reasons": report.verdict.reasons,
     }

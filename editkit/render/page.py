@@ -113,6 +113,7 @@ def _results(outcome: Outcome) -> dict[str, Any]:
         "reached": sum(delta <= null.delta for delta in null.deltas) or "none" if null else "",
         "null_line": wording.null_line(report),
         "judged": wording.judged(report),
+        "looks": wording.looks(report.criteria),
     }
 
 

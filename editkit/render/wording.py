@@ -16,9 +16,11 @@ from editkit.evidence import verdict
 from editkit.evidence.exhibits import Audit
 from editkit.evidence.intervals import Interval
 from editkit.evidence.localization import Localization
+from editkit.evidence.power import ALPHA
 from editkit.evidence.provenance import Provenance
 from editkit.evidence.report import EvalReport
 from editkit.evidence.row import Row
+from editkit.evidence.verdict import Criteria
 from editkit.render.inert import clean
 from editkit.units import Unit, kind, show
 
@@ -289,6 +291,16 @@ def null_line(report: EvalReport) -> str | None:
         f"{points(average)} points on average; {reached or 'none'} of them reached {points(null.delta)}"
         f"{asked} (p = {probability(null.p)}; least possible: {probability(1 / (1 + null.sets))})."
     ).replace("p = <", "p < ")
+
+
+def looks(criteria: Criteria) -> str:
+    """How the retained tasks were asked, where it was in two batches."""
+    if criteria.level == ALPHA:
+        return ""
+    return (
+        " Retained tasks that had lost more than half their budget after a first batch of examples, but not surely "
+        f"more than it, were asked the rest; to be kept then asks for a p of at most {criteria.level:.2g} each time."
+    )
 
 
 def look(number: int) -> str:
