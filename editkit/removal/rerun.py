@@ -7,14 +7,16 @@ Rerun(asked=50, answers=0, scores=0, allowed=2)     of 50, no answer and no scor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from editkit.errors import EditkitError, IntegrityError
 from editkit.evidence.examples import Asked, answered, sha256
 from editkit.evidence.outcome import Outcome
-from editkit.evidence.row import Row
+from editkit.evidence.recomputed import recomputed
+from editkit.evidence.report import EvalReport
+from editkit.evidence.verdict import undecided
 from editkit.measuring.answers import scores, task_scores
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
@@ -23,7 +25,7 @@ from editkit.printable import printable
 from editkit.progress import Stages, silent
 from editkit.removal.agreement import CERTAIN, at_most
 from editkit.removal.capability import Capability
-from editkit.removal.trial import trial_of
+from editkit.removal.trial import Trial, trial_of
 from editkit.tasks.task import Example, Task
 
 
@@ -75,7 +77,7 @@ def rerun(
     published = outcome.examples
     if not published:
         raise EditkitError("There is nothing to ask again: this was made before per-example evidence.")
-    tasks = _same_tasks(wanted, published, outcome.report.rows)
+    tasks = _same_tasks(wanted, published, outcome.report)
     drawn = np.sort(rng.choice(len(published), size=min(number, len(published)), replace=False))
     sample = [published[at] for at in drawn.tolist()]
     answers, differing = 0, []
@@ -114,7 +116,7 @@ def _allowed(flipped: int, of: int, asked: int) -> int:
 
 
 def _same_tasks(
-    wanted: Capability, published: Sequence[Asked], rows: Sequence[Row]
+    wanted: Capability, published: Sequence[Asked], report: EvalReport
 ) -> dict[str, tuple[Task, dict[str, Example]]]:
     """The recipe's tasks with their examples by id.
 
@@ -122,10 +124,11 @@ def _same_tasks(
         IntegrityError: what is published are other examples than the recipe's tasks draw, or rows say other of them.
     """
     trial = trial_of(wanted)
+    trial = replace(trial, whole=_left_open(trial, published, report))
     tasks = {task.name: task for task in trial.tasks}
     wrong = []
     drawn_of: dict[str, tuple[Task, dict[str, Example]]] = {}
-    for row in rows:
+    for row in report.rows:
         task = tasks.get(row.task)
         if task is None:
             wrong.append(f"{row.task}: no task of the recipe")
@@ -140,3 +143,19 @@ def _same_tasks(
     if wrong:
         raise IntegrityError("What was asked is not what the recipe asks:\n  " + "\n  ".join(map(printable, wrong)))
     return drawn_of
+
+
+def _left_open(trial: Trial, published: Sequence[Asked], report: EvalReport) -> frozenset[str]:
+    """The tasks that the first batch of examples left open: these are asked the rest, and no others."""
+    if trial.first is None:
+        return frozenset()
+    sheets: dict[str, list[Asked]] = {}
+    for each in published:
+        sheets.setdefault(each.task, []).append(each)
+    batch = [
+        each
+        for name, sheet in sheets.items()
+        for each in (sheet if trial.roles.get(name) == "target" else sheet[: trial.first])
+    ]
+    rows = recomputed(report, batch, seed=trial.seed).rows
+    return frozenset(row.task for row in rows if undecided(row, report.criteria))

@@ -15,6 +15,8 @@ from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
 from editkit.removal import recipe as recipes
 from editkit.removal.capability import capability
+from editkit.removal.rerun import _left_open
+from editkit.removal.transcripts import examples
 from editkit.removal.trial import Answers, trial_of
 from tests.evidence.test_report import compare, scores
 from tests.known_heads import HEADS
@@ -51,3 +53,9 @@ def test_only_tasks_that_are_open_are_asked_the_rest(organism: LanguageModel) ->
         again, more = trial.decided(ledger, HEADS, spoilt)
         assert again.whole == {"rhyme"} and [len(sheet.examples) for sheet in more.after] == [24, 24, 8]
         assert more.after[1].examples[:8] == rhyme.examples, "the first batch is part of the whole"
+    lost = replace(more.after[1], cells=worse.cells + more.after[1].cells[8:])
+    told = replace(more, after=(more.after[0], lost, more.after[2]))
+    published = examples(told)
+    assert _left_open(trial, published, again.report(told)) == {"rhyme"}
+    honest = [replace(each, after=each.before) if each.task == "rhyme" else each for each in published]
+    assert not _left_open(trial, honest, again.report(told)), "nobody may go on asking where nothing was open"
