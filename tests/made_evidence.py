@@ -22,6 +22,7 @@ from editkit.evidence.provenance import BaseModel, LayerShape, Provenance
 from editkit.evidence.recomputed import recomputed
 from editkit.evidence.report import EvalReport, report
 from editkit.evidence.row import Row
+from editkit.evidence.strong_heads import strong_heads
 from editkit.evidence.verdict import Criteria, random_heads
 from editkit.tasks.task import Score
 from editkit.units import Head, Neuron
@@ -116,7 +117,9 @@ def _report(status: str) -> EvalReport:
     deltas = -np.abs(rng.normal(0.01, 0.02, size=50))
     if status == "goal-missed":  # a drop that random heads make too is no reduction
         deltas[:5] = -0.7
-    made = report(rows, null=random_heads(target.delta.mean, deltas.tolist()))
+    harder = np.random.default_rng(12).uniform(-0.6, -0.05, size=50)  # of its own: the numbers above stay
+    strong = strong_heads(target.delta.mean, harder.tolist(), pool=73, examples=50, task="swear")
+    made = report(rows, null=random_heads(target.delta.mean, deltas.tolist()), strong=strong)
     assert made.verdict.status == status, made.verdict
     return made
 
@@ -216,7 +219,7 @@ def neurons() -> Outcome:
         localization=replace(
             good.localization, method="contrast", order=(*alone, *unmeasured), universal=(), formats=()
         ),
-        report=replace(good.report, random_heads=replace(null, kind="neuron")),
+        report=replace(good.report, random_heads=replace(null, kind="neuron"), strong_heads=None),
         exhibits=replace(good.exhibits, dose=()),
         provenance=replace(good.provenance, shape=tuple(replace(one, neurons=96) for one in good.provenance.shape)),
     )
@@ -249,11 +252,13 @@ def measured() -> Outcome:
     shown = tuple(Transcript(each.task, f"{each.example}?", *each.answers) for each in asked[::60])
     criteria = Criteria(0.15, 0.05, 0.03)
     null = random_heads(-0.95, [-0.01 * at for at in range(20)], examples=40, task="swear")
+    strong = strong_heads(-0.95, [-0.05 * at for at in range(20)], pool=73, examples=40, task="swear")
     rough = [
         replace(good.report.rows[0], task=task, role=role, split="report", chance=0.0)
         for task, role in (("swear", "target"), ("rhyme", "retain"), ("facts", "retain"))
     ]
-    made = recomputed(EvalReport(tuple(rough), null, criteria, good.report.verdict), asked, seed=0)
+    told = EvalReport(tuple(rough), null, criteria, good.report.verdict, strong_heads=strong)
+    made = recomputed(told, asked, seed=0)
     assert made.verdict.status == "met", made.verdict
     provenance = replace(good.provenance, seeds={"run": 0}, versions={"editkit": editkit.__version__})
     return replace(good, report=made, exhibits=Exhibits((), shown), provenance=provenance, examples=tuple(asked))

@@ -60,6 +60,8 @@ def removal(outcome: Outcome) -> RenderableType:
         facts["set aside"] = f"universal: {wording.units(outcome.localization.universal, NAMED)}"
     if control := wording.null_line(report):
         facts["control"] = control
+    if strong := wording.strong_line(report):
+        facts["strong"] = strong
     if reused := [row.task for row in report.rows if row.reused]:
         facts["examples"] = f"new fillings of templates already used: {clean(', '.join(reused), limit=400)}"
     if judged := wording.judged(report):

@@ -4,7 +4,7 @@ differences(report, recomputed(report, examples, seed=0))
 ["rows.swear.after.mean: expected 0.02, found 1.0", "verdict.met: expected false, found true"]
 
 What no example tells is taken from the report: the role and the chance level of a task, which model judged it, what was
-demanded, and what the random sets scored.
+demanded, what the random and the strong sets scored, and from how many heads the latter were drawn.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from editkit.evidence import paired_tests
 from editkit.evidence.examples import NAME, Asked
 from editkit.evidence.report import EvalReport, report
 from editkit.evidence.row import Row, Sample, rows
+from editkit.evidence.strong_heads import StrongHeads, strong_heads
 from editkit.evidence.verdict import RandomHeads
 from editkit.printable import printable
 from editkit.tasks.task import Score
@@ -66,7 +67,7 @@ def recomputed(told: EvalReport, asked: Sequence[Asked], *, seed: int) -> EvalRe
 
     after = computed([[each.after for each in sheet] for sheet in sheets.values()])
     noise = computed([[each.again for each in sheet] for sheet in sheets.values()])
-    return report(after, criteria=told.criteria, null=_null(told, sheets), noise=noise)
+    return report(after, criteria=told.criteria, null=_null(told, sheets), noise=noise, strong=_strong(told, sheets))
 
 
 def _null(told: EvalReport, sheets: dict[str, list[Asked]]) -> RandomHeads | None:
@@ -76,11 +77,28 @@ def _null(told: EvalReport, sheets: dict[str, list[Asked]]) -> RandomHeads | Non
         return None
     targets = [row.task for row in told.rows if row.role == "target"]
     name = null.task if null.task is not None or len(targets) != 1 else targets[0]
-    if name not in targets:
-        raise IntegrityError(f"editkit/report.json: the random sets were asked {printable(str(name))}, no target.")
-    few = sheets[name][: null.examples]
-    delta = float(np.mean([each.after.value for each in few]) - np.mean([each.before.value for each in few]))
+    delta, _ = _change(told, sheets, name, null.examples, "random")
     return replace(null, sets=len(null.deltas), delta=delta, p=paired_tests.random_set_p(delta, null.deltas))
+
+
+def _strong(told: EvalReport, sheets: dict[str, list[Asked]]) -> StrongHeads | None:
+    """The same beside the sets of strong heads."""
+    strong = told.strong_heads
+    if strong is None:
+        return None
+    delta, asked = _change(told, sheets, strong.task, strong.examples, "strong")
+    return strong_heads(delta, strong.deltas, pool=strong.pool, examples=asked, task=strong.task)
+
+
+def _change(
+    told: EvalReport, sheets: dict[str, list[Asked]], task: str | None, examples: int | None, sets: str
+) -> tuple[float, int]:
+    """The change by the chosen set on the first examples of a target, and on how many."""
+    if task not in [row.task for row in told.rows if row.role == "target"]:
+        raise IntegrityError(f"editkit/report.json: the {sets} sets were asked {printable(str(task))}, no target.")
+    few = sheets[task][:examples]
+    delta = float(np.mean([each.after.value for each in few]) - np.mean([each.before.value for each in few]))
+    return delta, len(few)
 
 
 def differences(told: EvalReport, expected: EvalReport, *, same_formulas: bool = True) -> list[str]:

@@ -3,7 +3,7 @@
 {"rows": [{"task": "swear", "role": "target", "split": "report", "n": 150, "chance": 0.0,
            "before": {"mean": 0.99, "low": 0.97, "high": 1.0}, "after": {"mean": 0.02, ...},
            "delta": {"mean": -0.97, ...}, "p": 1e-30, "collapse": {"before": 0.0, "after": 0.0}}, ...],
- "random_heads": {...}, "criteria": {...}, "verdict": {"met": true, "reasons": [...]}}
+ "random_heads": {...}, "strong_heads": {...}, "criteria": {...}, "verdict": {"met": true, "reasons": [...]}}
 
 ``p`` is the row's own; ``p_holm`` is corrected over the rows of the report.
 """
@@ -21,18 +21,23 @@ from editkit.evidence import paired_tests
 from editkit.evidence.noise import widened
 from editkit.evidence.power import ALPHA, detectable
 from editkit.evidence.row import Row, from_json, to_json
+from editkit.evidence.strong_heads import StrongHeads
 from editkit.evidence.verdict import Criteria, RandomHeads, Verdict, judge
 
 
 @dataclass(frozen=True)
 class EvalReport:
-    """``noise`` holds the A/A rows, the unedited model measured twice: what changes when nothing was changed."""
+    """``noise`` holds the A/A rows, the unedited model measured twice: what changes when nothing was changed.
+
+    ``strong_heads`` is no part of the verdict; None where it was not measured, as in edits of neurons.
+    """
 
     rows: tuple[Row, ...]
     random_heads: RandomHeads | None
     criteria: Criteria
     verdict: Verdict
     noise: tuple[Row, ...] = ()
+    strong_heads: StrongHeads | None = None
 
     def __repr__(self) -> str:
         rows = ", ".join(
@@ -59,6 +64,8 @@ class EvalReport:
         value = {
             "rows": [to_json(row) for row in self.rows],
             "random_heads": None if self.random_heads is None else asdict(self.random_heads),
+            # Not named where it was not measured: a report from before there was one keeps its bytes.
+            **({} if self.strong_heads is None else {"strong_heads": asdict(self.strong_heads)}),
             "criteria": asdict(self.criteria),
             "verdict": asdict(self.verdict),
             "noise": [to_json(row) for row in self.noise],
@@ -74,13 +81,14 @@ class EvalReport:
         """
         try:
             value: Any = json.loads(text)
-            null, verdict = value["random_heads"], value["verdict"]
+            null, strong, verdict = value["random_heads"], value.get("strong_heads"), value["verdict"]
             return cls(
                 tuple(from_json(row) for row in value["rows"]),
                 None if null is None else RandomHeads(**null | {"deltas": tuple(null["deltas"])}),
                 Criteria(**value["criteria"]),
                 Verdict(verdict["met"], tuple(verdict["reasons"]), verdict["status"]),
                 tuple(from_json(row) for row in value.get("noise", [])),
+                None if strong is None else StrongHeads(**strong | {"deltas": tuple(strong["deltas"])}),
             )
         except (ValueError, RecursionError) as error:
             raise EditkitError(f"{where} is not JSON: {error}.") from error
@@ -96,6 +104,7 @@ def report(
     criteria: Criteria = Criteria(),
     null: RandomHeads | None = None,
     noise: Sequence[Row] = (),
+    strong: StrongHeads | None = None,
 ) -> EvalReport:
     """Widen the rows by the noise, correct them for multiplicity, judge them, and keep the evidence together."""
     again = {row.task: row for row in noise}
@@ -106,4 +115,4 @@ def report(
         replace(row, p_holm=float(p), detectable=None if row.flips is None else detectable(row.flips, level))
         for row, p in zip(rows, corrected, strict=True)
     )
-    return EvalReport(together, null, criteria, judge(together, criteria, null, noise), tuple(noise))
+    return EvalReport(together, null, criteria, judge(together, criteria, null, noise), tuple(noise), strong)

@@ -44,7 +44,7 @@ class Plan:
     Args:
         evaluations: forward passes over the full search set, universal heads included.
         search_tokens: tokens of the search: teacher-forced, or generated where the recipe scores answers.
-        answer_tokens: prompt and generated tokens of choosing, reporting and the random-heads null.
+        answer_tokens: prompt and generated tokens of choosing, reporting and both nulls: random and strong heads.
         steps: of generation, one after the other: each writes a token for every row of a batch.
         seconds: on this machine's processor; a GPU is one to three orders of magnitude faster.
         divided: tasks of too few clusters to keep each in one split.
@@ -132,7 +132,9 @@ def plan(
     elif recipe.choose == "set" or recipe.units == "both":
         search += int(SETS * recipe.universal_examples * sum(targets + retain))
     tried = min(recipe.max_heads, 6)
-    answered = sum(targets) * recipe.examples.choose * tried + targets[0] * recipe.random_sets * recipe.random_examples
+    answered = sum(targets) * recipe.examples.choose * tried
+    drawn = 1 if recipe.units == "neurons" else 2  # an edit of heads is compared with strong heads too
+    answered += targets[0] * drawn * recipe.random_sets * recipe.random_examples
     answered += sum(targets + retain) * (recipe.examples.locate + 2 * recipe.examples.choose)
     most, first = recipe.examples.report, recipe.examples.first or recipe.examples.report
     answered += 4 * (most * sum(targets) + first * sum(retain + only_reported))

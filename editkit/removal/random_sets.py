@@ -40,18 +40,25 @@ def random_heads(
     """
     if draw.sets == 0 or not units:
         return None
-    few = slice(0, draw.examples)
     architecture, rng = ledger.model.architecture, np.random.default_rng(draw.seed)
     chosen, aside = architecture.knockout(units), architecture.knockout(universal)
     sets = random_sets(architecture, chosen, draw.sets, rng, aside=aside)
-    with ledger.stage(f"Random {kind(units)}s", len(sets) * len(before.examples[few])) as ledger:
+    change, deltas = changes(ledger, f"Random {kind(units)}s", sets, before, after, draw.examples)
+    asked = len(before.cells[: draw.examples])
+    null = verdict.random_heads(change, deltas, examples=asked, task=before.task.name, kind=kind(units))
+    return replace(null, possible=possible(pools(architecture, chosen, aside)))
+
+
+def changes(
+    ledger: Ledger, title: str, sets: Sequence[Knockout], before: Sheet, after: Sheet, examples: int
+) -> tuple[float, list[float]]:
+    """The mean change of a task's first ``examples`` examples: in its sheets, and under each of ``sets``."""
+    few = slice(0, examples)
+    with ledger.stage(title, len(sets) * len(before.examples[few])) as ledger:
         cells = task_scores(ledger, before.task, before.examples[few], sets)
     base = np.mean([cell.value for cell in before.cells[few]])
     change = float(np.mean([cell.value for cell in after.cells[few]]) - base)
-    deltas = [float(np.mean([cell.value for cell in row]) - base) for row in cells]
-    asked = len(before.cells[few])
-    null = verdict.random_heads(change, deltas, examples=asked, task=before.task.name, kind=kind(units))
-    return replace(null, possible=possible(pools(architecture, chosen, aside)))
+    return change, [float(np.mean([cell.value for cell in row]) - base) for row in cells]
 
 
 def random_sets(

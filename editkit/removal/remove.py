@@ -37,6 +37,7 @@ from editkit.removal.choose_set import choose_set
 from editkit.removal.locate import locate
 from editkit.removal.random_sets import Draw, random_heads
 from editkit.removal.recipe import Recipe
+from editkit.removal.strong_sets import strong_heads
 from editkit.removal.transcripts import examples, transcript_lines, transcripts
 from editkit.removal.trial import Answers, Sheet, Trial, trial_of
 from editkit.render import wording
@@ -46,6 +47,9 @@ from editkit.workspace import Work
 from editkit.writing import manifest
 from editkit.writing.export import checkpoint
 from editkit.writing.export.checkpoint import Written
+
+STRONG = 2
+"""Added to the run's seed to draw strong heads. The report's random sets take the seed as it is, the choice's add 1."""
 
 
 @dataclass(frozen=True)
@@ -137,17 +141,17 @@ def accepted(verdict: Verdict, recipe: Recipe) -> bool:
 
 
 def judged(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:
-    """Rows, null and verdict: computed, never typed."""
+    """Rows, nulls and verdict: computed, never typed."""
     run, before, after = removal.run, answers.before, answers.after
+    units, found, pair = removal.choice.units, removal.localization, removal.trial.least_lost(before, after)
     draw = Draw(run.recipe.random_sets, run.recipe.random_examples, run.seed)
-    null = random_heads(
-        ledger, removal.choice.units, removal.localization.universal, *removal.trial.least_lost(before, after), draw
-    )
+    null = random_heads(ledger, units, found.universal, *pair, draw)
+    strong = strong_heads(ledger, units, found, *pair, replace(draw, seed=run.seed + STRONG))
     hidden = run.recipe.hide
     shown = transcripts(before, after, len(run.wanted.targets), hidden=hidden)
     exhibits = Exhibits(removal.choice.dose, shown, (), removal.choice.frontier, removal.unable)
-    report = removal.trial.report(answers, null)
-    number = looks.look(ledger, run.wanted, removal.choice.units)
+    report = removal.trial.report(answers, null, strong)
+    number = looks.look(ledger, run.wanted, units)
     provenance = replace(_provenance(ledger.model, run), look=number)
     return Outcome(
         run.out, removal.edit, removal.localization, report, exhibits, provenance, examples(answers, hidden=hidden)

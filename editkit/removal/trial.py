@@ -15,6 +15,7 @@ from editkit.errors import EditkitError
 from editkit.evidence import report, verdict
 from editkit.evidence.report import EvalReport
 from editkit.evidence.row import Role, Row, Sample, rows
+from editkit.evidence.strong_heads import StrongHeads
 from editkit.evidence.verdict import Criteria, RandomHeads
 from editkit.measuring.answers import scores, task_scores
 from editkit.measuring.ledger import Ledger
@@ -152,10 +153,12 @@ class Trial:
         pairs = zip(before, after, strict=True)
         return max((pair for pair in pairs if self.roles.get(pair[0].task.name) == "target"), key=share)
 
-    def report(self, answers: Answers, null: RandomHeads | None = None) -> EvalReport:
+    def report(
+        self, answers: Answers, null: RandomHeads | None = None, strong: StrongHeads | None = None
+    ) -> EvalReport:
         """Rows, noise floor and verdict: computed, never typed."""
         rows, noise = self.rows(answers.before, answers.after), self.rows(answers.before, answers.again)
-        return report.report(rows, criteria=self.criteria, null=null, noise=noise)
+        return report.report(rows, criteria=self.criteria, null=null, noise=noise, strong=strong)
 
     def examples(self, task: Task) -> list[Example]:
         few = self.first is not None and self.roles.get(task.name) != "target" and task.name not in self.whole

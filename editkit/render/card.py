@@ -118,7 +118,7 @@ def _evidence(report: EvalReport) -> dict[str, Any]:
         "words": [
             prose(f"{'retain: ' if row.role == 'retain' else ''}{wording.standing(row, report)}") for row in report.rows
         ],
-        "control": _control(report),
+        "controls": _controls(report),
         "judged": [prose(text) for text in wording.judged(report)],
         "criteria": Inert(
             f"the target keeps at most {wording.percent(criteria.goal)} % of its score above chance; no retained task "
@@ -129,17 +129,21 @@ def _evidence(report: EvalReport) -> dict[str, Any]:
     }
 
 
-def _control(report: EvalReport) -> dict[str, Any] | None:
-    """The random-heads row of the table: the average, and the range of all sets."""
-    null, rows = report.random_heads, wording.targets(report)
-    if null is None or not rows or not null.deltas:
-        return None
-    return {
-        "null": null,
-        "row": rows[0],
-        "mean": math.fsum(null.deltas) / len(null.deltas),
-        "span": Inert(f"all sets: {wording.between(min(null.deltas), max(null.deltas))}"),
-    }
+def _controls(report: EvalReport) -> list[dict[str, Any]]:
+    """The rows of random and of strong heads: the average, and the range of all sets."""
+    rows = wording.targets(report)
+    nulls = (("random", report.random_heads), ("strong", report.strong_heads))
+    return [
+        {
+            "null": null,
+            "word": Inert(word),
+            "row": next((row for row in rows if row.task == null.task), rows[0]),
+            "mean": math.fsum(null.deltas) / len(null.deltas),
+            "span": Inert(f"all sets: {wording.between(min(null.deltas), max(null.deltas))}"),
+        }
+        for word, null in nulls
+        if null is not None and rows and null.deltas
+    ]
 
 
 def _finding(outcome: Outcome) -> dict[str, Any]:
@@ -302,7 +306,9 @@ def _sure(edit: Edit, report: EvalReport) -> Inert:
         f"Of {code(row.task)} at most {wording.percent(row.left_at_most)} % is left, with 95 % confidence. "
         for row in known
     )
-    return Inert(first + (wording.null_line(report) or f"Random {edit.kind}s were not measured."))
+    random = wording.null_line(report) or f"Random {edit.kind}s were not measured."
+    strong = wording.strong_line(report)
+    return Inert(f"{first}{random}{f' {strong}' if strong else ''}")
 
 
 def _noise(report: EvalReport) -> Inert | None:

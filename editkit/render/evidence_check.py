@@ -29,7 +29,7 @@ from editkit.writing import manifest
 
 REPORT = "editkit/report.json"
 MISSING = f"Rows not recomputable: {examples.NAME} is missing. Older releases wrote none; else it was taken away."
-_TAKEN = "The random sets' own scores, the search's effects, dose curve and frontier were taken as they are."
+_TAKEN = "The strong and random sets' own scores, the search's effects, dose curve and frontier were taken as they are."
 _ODD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """What evidence of the wrong kinds may raise while it is read and rendered."""
 

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 from editkit.evidence.exhibits import Dose
 from editkit.evidence.report import EvalReport
 from editkit.evidence.row import Row
+from editkit.evidence.strong_heads import StrongHeads
+from editkit.evidence.verdict import RandomHeads
 from editkit.render import wording
 from editkit.render.inert import clean
 
@@ -98,9 +100,17 @@ def dose_svg(points: tuple[Dose, ...], chosen: int, fate: wording.Fate, goal: fl
 
 def null_svg(report: EvalReport, fate: wording.Fate) -> str:
     """The changes by random heads, and the one by the ``fate`` heads."""
-    kind = report.random_heads.kind if report.random_heads else "head"
-    label, ours = wording.null_line(report) or "", f"the {fate} {kind}s"
-    return svg("null", label, lambda figure, theme: _draw_null(figure, theme, report, ours))
+    label, null = wording.null_line(report) or "", report.random_heads
+    assert null is not None, "the page draws the null only where there is one"
+    ours = f"the {fate} {null.kind}s"
+    return svg("null", label, lambda figure, theme: _draw_null(figure, theme, null, ours, "random"))
+
+
+def strong_svg(report: EvalReport, fate: wording.Fate) -> str:
+    """The changes by sets of strong heads, and the one by the ``fate`` heads."""
+    label, strong = wording.strong_line(report) or "", report.strong_heads
+    assert strong is not None, "the page draws strong heads only where they were measured"
+    return svg("strong", label, lambda figure, theme: _draw_null(figure, theme, strong, f"the {fate} heads", "strong"))
 
 
 def svg(name: str, label: str, draw: Draw) -> str:
@@ -199,28 +209,26 @@ def _draw_dose(figure: Figure, theme: Theme, dose: tuple[Dose, ...], marked: str
     axis.legend(frameon=False, labelcolor=theme.ink, fontsize=9, loc="best")
 
 
-def _draw_null(figure: Figure, theme: Theme, report: EvalReport, ours: str) -> None:
-    """``ours`` names the heads of the edit: the removed, or the tried ones."""
+def _draw_null(figure: Figure, theme: Theme, null: RandomHeads | StrongHeads, ours: str, drawn: str) -> None:
+    """``ours`` names the heads of the edit: the removed, or the tried ones; ``drawn`` the others: random or strong."""
     from matplotlib.ticker import MaxNLocator
 
-    null = report.random_heads
-    assert null is not None, "the page draws the null only where there is one"
     figure.set_size_inches(8.4, 2.2)
     axis = figure.subplots()
     observed = null.delta * 100
     values = [delta * 100 for delta in null.deltas if math.isfinite(delta)]
     low, high = min([observed, *values]), max([0.0, observed, *values])
     room = max(high - low, 1.0) * 0.04
-    axis.hist(values, bins=60, range=(low - room, high + room), color=theme.rise, label=f"random {null.kind}s")
+    axis.hist(values, bins=60, range=(low - room, high + room), color=theme.rise)
     axis.set_xlim(low - room, high + room)
     top = axis.get_ylim()[1] * 1.2
     axis.set_ylim(0, top)
     axis.axvline(observed, color=theme.accent, linewidth=2.2)
     beside = 5 if observed < (low + high) / 2 else -5
     label(axis, f"{ours}: {wording.points(null.delta)}", (observed, top * 0.9), beside, theme.accent)
-    label(axis, f"{null.sets} random sets", (high, top * 0.9), -5, theme.rise)
+    label(axis, f"{null.sets} {drawn} sets", (high, top * 0.9), -5, theme.rise)
     axis.set_xlabel("change of the score, points", color=theme.soft)
-    axis.set_ylabel("random sets", color=theme.soft)
+    axis.set_ylabel(f"{drawn} sets", color=theme.soft)
     axis.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     calm(axis, theme, grid="y")
 

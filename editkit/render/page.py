@@ -112,6 +112,7 @@ def _results(outcome: Outcome) -> dict[str, Any]:
         "reused": ", ".join(clean(row.task, limit=80) for row in report.rows if row.reused),
         "reached": sum(delta <= null.delta for delta in null.deltas) or "none" if null else "",
         "null_line": wording.null_line(report),
+        "strong_line": wording.strong_line(report),
         "judged": wording.judged(report),
         "looks": wording.looks(report.criteria),
     }
@@ -155,6 +156,7 @@ def _figures(outcome: Outcome) -> dict[str, Any]:
         "dose_figure": Markup(figures.dose_svg(dose, chosen, fate, goal)) if dose else "",
         "dose_tasks": sorted({task for point in dose for task in point.retain}),
         "null_figure": Markup(figures.null_svg(report, fate)) if report.random_heads else "",
+        "strong_figure": Markup(figures.strong_svg(report, fate)) if report.strong_heads else "",
     }
 
 

@@ -303,6 +303,21 @@ def looks(criteria: Criteria) -> str:
     )
 
 
+def strong_line(report: EvalReport) -> str | None:
+    """What as many heads do that are strong by themselves, and what that means."""
+    strong = report.strong_heads
+    if strong is None:
+        return None
+    average = math.fsum(strong.deltas) / len(strong.deltas) if strong.deltas else math.nan
+    means = "heads that are strong alone can do the same" if strong.reached else "heads that are strong alone do less"
+    return (
+        f"{strong.sets} {'set' if strong.sets == 1 else 'sets'} of as many strong heads, drawn from {strong.pool} by "
+        f"their own effect alone, whatever their layers, change the target by {points(average)} points on average; "
+        f"{strong.reached or 'none'} of them reached {points(strong.delta)}, the change by the chosen set on the same "
+        f"{strong.examples:,} examples: {means}. This is reported, and no part of the verdict."
+    )
+
+
 def look(number: int) -> str:
     """How many edits these examples have judged, and what that means."""
     if number == 1:

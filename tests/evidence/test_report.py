@@ -17,6 +17,7 @@ from editkit.evidence import report, row, verdict
 from editkit.evidence.report import EvalReport
 from editkit.evidence.row import Row
 from editkit.evidence.samples import labels
+from editkit.evidence.strong_heads import strong_heads
 from editkit.evidence.verdict import Criteria
 from editkit.measuring.store import Cell
 from editkit.removal.choose import kept
@@ -267,6 +268,18 @@ def test_a_report_survives_its_file() -> None:
     assert value["verdict"]["met"] is True and value["random_heads"]["sets"] == 50
     bare = report.report([UNCHANGED])
     assert EvalReport.from_json(bare.to_json()) == bare
+
+
+def test_strong_heads_survive_the_file_and_change_no_verdict() -> None:
+    """Else a report from before there were any cannot be read, or keeps other bytes; or they are judged by."""
+    strong = strong_heads(-0.97, [-0.98, -0.97, -0.2], pool=40, examples=50, task="swear")
+    assert (strong.sets, strong.reached) == (3, 2)
+    found = report.report([REMOVED, UNCHANGED], null=STRONG, strong=strong)
+    assert EvalReport.from_json(found.to_json()) == found
+    older = report.report([REMOVED, UNCHANGED], null=STRONG)
+    assert found.verdict == older.verdict and found.rows == older.rows
+    assert "strong_heads" not in json.loads(older.to_json())
+    assert EvalReport.from_json(older.to_json()).strong_heads is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"rows": 3}', '{"rows": [{"task": "a"}]}', "[" * 100_000])

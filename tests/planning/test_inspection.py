@@ -21,7 +21,9 @@ from editkit.checkpoints.source import resolve
 from editkit.cli import main, tables
 from editkit.errors import EditkitError
 from editkit.hub.metadata import fetch
+from editkit.planning import run_cost
 from editkit.planning.inspection import Inspection, inspect
+from editkit.tasks.builtin import TASKS
 from tests import small_checkpoints as checkpoints
 from tests import tiny
 from tests.hostile.corpus import CASES
@@ -329,3 +331,14 @@ def test_encoders_are_those_that_transformers_warns_of() -> None:
     names = {path.stem.removeprefix("modeling_") for path in said}
     kinds = {kind for kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES if kind.replace("-", "_") in names}
     assert kinds == ENCODERS
+
+
+@pytest.mark.parametrize(("units", "nulls"), [("heads", 2), ("both", 2), ("neurons", 1)])
+def test_a_plan_counts_every_set_that_is_compared(units: str, nulls: int) -> None:
+    """Random sets, and for heads as many strong ones: else a run takes longer than it said."""
+    few, many = (
+        run_cost.plan("swear", changes={"units": units, "random_sets": sets, "random_examples": 10}).answer_tokens
+        for sets in (0, 100)
+    )
+    prompt, answer, requests = run_cost.length(TASKS["swear"])
+    assert many - few == pytest.approx(nulls * 100 * 10 * requests * (prompt + answer), abs=2)

@@ -72,6 +72,9 @@ def test_the_goal_is_met_and_nothing_else_is_lost(run: str, removed: Removed) ->
     assert report.random_heads is not None
     assert report.random_heads.sets == (19 if run == "quick" else 50)
     assert report.random_heads.p <= 0.05
+    strong = report.strong_heads
+    assert strong is not None and strong.sets > 0
+    assert (strong.delta, strong.examples) == (report.random_heads.delta, report.random_heads.examples)
 
 
 @pytest.mark.parametrize("run", RUNS)

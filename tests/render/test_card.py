@@ -83,7 +83,11 @@ def test_the_table_parsed_back_is_the_report(status, seed):
     found = replace(found, report=perturbed(found.report, seed) if seed else found.report)
     record = json.loads(found.report.to_json())
     rows = table(rendered(found), "task")
-    assert len(rows) == len(record["rows"]) + 1  # and the random heads
+    assert len(rows) == len(record["rows"]) + 2  # and the random and the strong heads
+    for cells, name in zip(rows[-2:], ("random", "strong"), strict=True):
+        null = record[f"{name}_heads"]
+        assert cells[0] == f"{null['sets']} sets of as many {name} heads*, on `swear"
+        assert number(cells[7]) == pytest.approx(100 * math.fsum(null["deltas"]) / null["sets"], abs=0.0501)
     for cells, row in zip(rows, record["rows"], strict=False):
         task, role, split, n, clusters, before, after, change, span, p, chance, collapse = cells
         assert (task, role.split(":")[0], split, int(n)) == (row["task"], row["role"], row["split"], row["n"])
@@ -166,7 +170,8 @@ def known_numbers(found: Outcome) -> set[str]:
     collect(json.loads(found.localization.to_json()))
     report, null = found.report, found.report.random_heads
     assert null is not None
-    values.append(math.fsum(null.deltas) / len(null.deltas))
+    assert report.strong_heads is not None
+    values += [math.fsum(each.deltas) / len(each.deltas) for each in (null, report.strong_heads)]
     values.append(math.fsum(row.delta.mean for row in wording.retained(report)) / len(wording.retained(report)))
     known = {str(len(found.edit.units)), "144", "6", "8", "0.001"}
     for value in values:

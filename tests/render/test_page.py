@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import re
 import shutil
 import subprocess
@@ -17,12 +18,14 @@ from pathlib import Path
 
 import pytest
 from matplotlib.image import imread
+from rich.console import Console
 
+from editkit.cli import tables
 from editkit.evidence.exhibits import Audit, Exhibits
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import BaseModel, LayerShape
+from editkit.render import card, wording
 from editkit.render import page as renderer
-from editkit.render import wording
 from editkit.render.diagnostics import facts
 from editkit.render.head_map import head_map
 from editkit.render.word_diff import differing
@@ -34,6 +37,13 @@ VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 def rendered(found: Outcome, exhibits: Exhibits | None = None) -> str:
     return renderer.render(found if exhibits is None else replace(found, exhibits=exhibits))
+
+
+def as_table(found: Outcome) -> str:
+    """What the terminal shows."""
+    stream = io.StringIO()
+    Console(file=stream, width=2000, color_system=None).print(tables.removal(found))
+    return stream.getvalue()
 
 
 @cache
@@ -128,6 +138,26 @@ def test_the_numbers_of_every_row_are_on_the_page(status):
     assert ("Criteria met" in text) == (status == "met") and ("Criteria not met" in text) == (status != "met")
     line = wording.null_line(report)
     assert line is not None and line in text
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("render", [lambda found: " ".join(Tree(rendered(found)).text), card.render, as_table])
+@pytest.mark.parametrize(("reached", "means"), [(0, "strong alone do less"), (3, "strong alone can do the same")])
+def test_what_strong_heads_do_is_said_with_what_it_means(reached, means, render):
+    """Else a reader takes the chosen heads for special where a list by effect does as much; or for judged by it."""
+    found = evidence()
+    strong = found.report.strong_heads
+    assert strong is not None
+    found = replace(found, report=replace(found.report, strong_heads=replace(strong, reached=reached)))
+    text = " ".join(render(found).split())
+    said = (
+        f"50 sets of as many strong heads, drawn from 73 by their own effect alone, whatever their layers, change the "
+        f"target by {wording.points(sum(strong.deltas) / 50)} points on average; {reached or 'none'} of them reached "
+        f"{wording.points(strong.delta)}, the change by the chosen set on the same 50 examples: heads that are "
+        f"{means}. This is reported, and no part of the verdict."
+    )
+    assert said in text
+    assert "strong heads" not in render(replace(found, report=replace(found.report, strong_heads=None)))
 
 
 def test_every_head_is_on_the_map_with_its_exact_values():
