@@ -40,6 +40,7 @@ from editkit.removal import comparison, find_heads
 from editkit.removal import recipe as recipes
 from editkit.removal.capability import Capability, capability
 from editkit.removal.comparison import Later, Standings
+from editkit.removal.fresh import fresh_examples
 from editkit.removal.locate import locate
 from editkit.removal.recipe import Recipe
 from editkit.removal.remove import Run
@@ -133,6 +134,7 @@ def remove_capability(
     out: str | Path | None = None,
     changes: Mapping[str, Any] = MappingProxyType({}),
     seed: int = 0,
+    fresh: bool = False,
     placement: Placement = Placement(),
     session: Session = Session(),
 ) -> Outcome:
@@ -142,6 +144,8 @@ def remove_capability(
         name: a built-in recipe, the path of a recipe file, or a recipe.
         out: the new checkpoint; ``MODEL-no-NAME`` here if None. It must not exist.
         changes: keys of the recipe with other values, such as ``{"heads": 3, "goal": 0.5, "accept": "best"}``.
+        fresh: report on examples alone that no earlier run on the same store has looked at; refused at once where a
+            task has too few left.
 
     Raises:
         NotLocalized, TooMuchDamage: no checkpoint; ``out`` holds the evidence.
@@ -150,10 +154,15 @@ def remove_capability(
     wanted = _capability(name, session, changes)
     source = model.source if isinstance(model, LanguageModel) else _resolved(model, session.stages)
     target = Path(out) if out is not None else default_out(source.base.model, wanted.recipe.capability)
-    live = model if isinstance(model, LanguageModel) else _loaded(source, placement, session.stages)
-    command = session.command or _as_command(name, changes, wanted.recipe, live, out=target, seed=seed)
-    run = Run(wanted, target, seed, command, _today())
     work = work_for(source.base, wanted.recipe.capability, seed, session.work)
+    own = None
+    if fresh:
+        dtype = model.asked.dtype if isinstance(model, LanguageModel) else placement.dtype
+        with opened(work.store) as store:
+            own = fresh_examples(store, source.base, wanted, seed=seed, dtype=str(dtype))
+    live = model if isinstance(model, LanguageModel) else _loaded(source, placement, session.stages)
+    command = session.command or _as_command(name, changes, wanted.recipe, live, out=target, seed=seed, fresh=fresh)
+    run = Run(wanted, target, seed, command, _today(), own)
     outcome = remove(live, run, work, stages=session.stages)
     if wanted.recipe.audits == "none":
         return outcome
@@ -379,6 +388,7 @@ def _as_command(
     *,
     out: Path,
     seed: int,
+    fresh: bool,
 ) -> str:
     """What to type for the same run. A comment says what no flag can.
 
@@ -398,6 +408,7 @@ def _as_command(
         flags += [word for task in recipe.also for word in ("--also", str(task))]
         told |= {"also": None}
     flags += ["--trust-remote-code"] if live.asked.trust_remote_code else []
+    flags += ["--fresh"] if fresh else []
     file = "recipe.yaml" if isinstance(name, Recipe) else str(name)
     command = shlex.join(["editkit", "remove-capability", file, *flags, "--out", str(out), "--seed", str(seed)])
     if isinstance(name, Recipe):

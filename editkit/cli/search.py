@@ -69,6 +69,7 @@ which_units = click.option(
 @remote_code
 @allow_code
 @work
+@click.option("--fresh", is_flag=True, help="Report on examples that no earlier run on the same store has looked at.")
 @click.option("--push", metavar="REPO", help="Publish what is written to this Hub repository, private.")
 @click.option("--dry-run", is_flag=True, help="Check what can be checked, say what a run will cost, change nothing.")
 @as_json

@@ -69,6 +69,8 @@ class Provenance:
         override: what was not met where a result was published all the same; None where nothing was overridden.
         look: how many edits of this base were judged by these ``report`` examples, this one included, as far as the
             store of measurements goes back; None where nobody counted.
+        fresh: where the run was kept to examples that no earlier run of its store had looked at, whether they were
+            still so in the end; None where it took the first of each task.
     """
 
     command: str
@@ -84,6 +86,7 @@ class Provenance:
     shape: tuple[LayerShape, ...] = ()
     override: str | None = None
     look: int | None = None
+    fresh: bool | None = None
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from editkit.checkpoints.knockout import Knockout
+from editkit.edit import Base
 from editkit.measuring.store import Cell, Store
 from editkit.models.encoding import ASKED
 from editkit.models.language_model import LanguageModel
@@ -152,10 +153,22 @@ def _key(example: Example, requests: tuple[Request, ...]) -> str:
     return f"{example.id}#{hashlib.sha256(repr(requests).encode()).hexdigest()[:16]}"
 
 
+def name_of(base: Base) -> str:
+    """What the cells of a model are kept under: its contents, as far as they are known."""
+    return base.model if base.revision is None else base.revision
+
+
+def asked_of(store: Store, base: Base, task: str) -> set[str]:
+    """The ids of the task's examples that have an answer of ``base``, as it is or with anything out or done to it."""
+    name = name_of(base)
+    found = store.examples(lambda space: "mode" in space and (space["model"], space["task"]) == (name, task))
+    return {key.rpartition("#")[0] for key in found}
+
+
 def _space(model: LanguageModel, question: Question) -> dict[str, Any]:
     """Everything a cell depends on besides its mask and its example."""
     return {
-        "model": model.source.base.model if model.source.base.revision is None else model.source.base.revision,
+        "model": name_of(model.source.base),
         "config": _settings(model.network),
         "units": model.architecture.layout,
         "tokenizer": model.tokenizer_digest,

@@ -17,7 +17,7 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,6 +103,14 @@ class Store:
             self.connection.executemany(
                 "INSERT INTO cell VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (space, knockout, example) DO NOTHING", rows
             )
+
+    def examples(self, wanted: Callable[[Mapping[str, Any]], bool]) -> set[str]:
+        """The examples that have a cell in any space whose description is ``wanted``, whatever was out."""
+        with _told(self.path):
+            spaces = self.connection.execute("SELECT id, value FROM space").fetchall()
+            query = "SELECT DISTINCT example FROM cell WHERE space = ?"
+            chosen = [space for space, value in spaces if wanted(json.loads(value))]
+            return {example for space in chosen for (example,) in self.connection.execute(query, (space,))}
 
     def knockouts(self, space: int) -> int:
         """How many different knockouts a space has cells of."""

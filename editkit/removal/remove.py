@@ -34,6 +34,7 @@ from editkit.removal.agreement import Probe, plainly, probe, same_answers, same_
 from editkit.removal.capability import Capability
 from editkit.removal.choose import Choice, choose
 from editkit.removal.choose_set import choose_set
+from editkit.removal.fresh import Fresh
 from editkit.removal.locate import locate
 from editkit.removal.random_sets import Draw, random_heads
 from editkit.removal.recipe import Recipe
@@ -43,6 +44,7 @@ from editkit.removal.trial import Answers, Sheet, Trial, trial_of
 from editkit.render import wording
 from editkit.render.evidence_folder import is_evidence_only, make_way, write, write_evidence
 from editkit.tasks.task import judged_by
+from editkit.units import Unit
 from editkit.workspace import Work
 from editkit.writing import manifest
 from editkit.writing.export import checkpoint
@@ -58,6 +60,7 @@ class Run:
 
     Args:
         command, date: for the card; nothing here reads a clock.
+        fresh: the report examples that this run is kept to; None: the first of each task.
     """
 
     wanted: Capability
@@ -65,6 +68,7 @@ class Run:
     seed: int = 0
     command: str = ""
     date: str = ""
+    fresh: Fresh | None = None
 
     @property
     def recipe(self) -> Recipe:
@@ -121,7 +125,8 @@ def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Sta
         else:
             choice = choose(ledger, wanted, localization, count=run.count, seed=run.seed)
         edit = Edit(model.source.base, choice.units)
-        removal = Removal(run, trial_of(wanted, seed=run.seed), localization, choice, edit, unable)
+        trial = trial_of(wanted, seed=run.seed, only=run.fresh.ids if run.fresh else None)
+        removal = Removal(run, trial, localization, choice, edit, unable)
         _keep(work, removal)
         trial = removal.trial
         trial, answers = trial.decided(ledger, choice.units, trial.asked(ledger, choice.units))
@@ -152,10 +157,27 @@ def judged(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:
     exhibits = Exhibits(removal.choice.dose, shown, (), removal.choice.frontier, removal.unable)
     report = removal.trial.report(answers, null, strong)
     number = looks.look(ledger, run.wanted, units)
-    provenance = replace(_provenance(ledger.model, run), look=number)
+    provenance = replace(_provenance(ledger.model, run), look=number, fresh=_is_fresh(ledger, run, units))
     return Outcome(
         run.out, removal.edit, removal.localization, report, exhibits, provenance, examples(answers, hidden=hidden)
     )
+
+
+def _is_fresh(ledger: Ledger, run: Run, units: frozenset[Unit]) -> bool | None:
+    """Whether no other edit was judged by the run's fresh examples; None where it asked for none.
+
+    The same command may find another edit: with another version of a library, or on another device.
+    """
+    if run.fresh is None:
+        return None
+    first = looks.look(ledger, run.wanted, units, fresh=run.fresh.run) == 1
+    if not first:
+        warnings.warn(
+            "--fresh: the same run made another edit before, which these examples judged, so they are not fresh, and "
+            "the card does not say so. Another --seed gets other examples.",
+            stacklevel=2,
+        )
+    return first
 
 
 def ship(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:

@@ -77,7 +77,7 @@ def rerun(
     published = outcome.examples
     if not published:
         raise EditkitError("There is nothing to ask again: this was made before per-example evidence.")
-    tasks = _same_tasks(wanted, published, outcome.report)
+    tasks = _same_tasks(wanted, published, outcome.report, fresh=outcome.provenance.fresh is not None)
     drawn = np.sort(rng.choice(len(published), size=min(number, len(published)), replace=False))
     sample = [published[at] for at in drawn.tolist()]
     answers, differing = 0, []
@@ -116,14 +116,19 @@ def _allowed(flipped: int, of: int, asked: int) -> int:
 
 
 def _same_tasks(
-    wanted: Capability, published: Sequence[Asked], report: EvalReport
+    wanted: Capability, published: Sequence[Asked], report: EvalReport, *, fresh: bool
 ) -> dict[str, tuple[Task, dict[str, Example]]]:
     """The recipe's tasks with their examples by id.
+
+    Args:
+        fresh: which examples were left for the report only its store knows: any of the split, in their order.
 
     Raises:
         IntegrityError: what is published are other examples than the recipe's tasks draw, or rows say other of them.
     """
-    trial = trial_of(wanted)
+    names = {row.task for row in report.rows}
+    ids = {name: frozenset(each.example for each in published if each.task == name) for name in names}
+    trial = trial_of(wanted, only=ids if fresh else None)
     trial = replace(trial, whole=_left_open(trial, published, report))
     tasks = {task.name: task for task in trial.tasks}
     wrong = []

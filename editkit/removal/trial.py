@@ -58,6 +58,7 @@ class Trial:
     Args:
         roles: by a task's name; a task that is not named is retained.
         limit: examples per task.
+        only: by a task's name, the ids of the examples that may be asked; None: all of the split.
         hidden: tasks whose answers are not to be read by others.
         first: so many for a task that is not among the targets, until it is one of the ``whole``; None: all.
     """
@@ -71,6 +72,7 @@ class Trial:
     hidden: frozenset[str] = frozenset()
     first: int | None = None
     whole: frozenset[str] = frozenset()
+    only: Mapping[str, frozenset[str]] | None = None
 
     @property
     def size(self) -> int:
@@ -162,10 +164,16 @@ class Trial:
 
     def examples(self, task: Task) -> list[Example]:
         few = self.first is not None and self.roles.get(task.name) != "target" and task.name not in self.whole
-        return examples_of(task, self.split, limit=self.first if few else self.limit)
+        limit = self.first if few else self.limit
+        if self.only is None:
+            return examples_of(task, self.split, limit=limit)
+        there = examples_of(task, self.split)
+        return [example for example in there if example.id in self.only[task.name]][:limit]
 
 
-def trial_of(wanted: Capability, *, split: Split = "report", seed: int = 0) -> Trial:
+def trial_of(
+    wanted: Capability, *, split: Split = "report", seed: int = 0, only: Mapping[str, frozenset[str]] | None = None
+) -> Trial:
     """A capability's trial on one split, the targets first. Transfer and ``also`` are asked on ``report`` alone."""
     recipe = wanted.recipe
     transfer, also = (wanted.transfer, wanted.also) if split == "report" else ((), ())
@@ -177,5 +185,5 @@ def trial_of(wanted: Capability, *, split: Split = "report", seed: int = 0) -> T
     ]
     roles: dict[str, Role] = {task.name: role for role, tasks in groups for task in tasks}
     tasks = tuple(task for _, tasks in groups for task in tasks)
-    first = recipe.examples.first if split == "report" else None
-    return Trial(tasks, recipe.criteria, roles, split, getattr(recipe.examples, split), seed, first=first)
+    limit, first = getattr(recipe.examples, split), recipe.examples.first if split == "report" else None
+    return Trial(tasks, recipe.criteria, roles, split, limit, seed, only=only, first=first)

@@ -103,7 +103,7 @@ def _summary(edit: Edit, localization: Localization, report: EvalReport, provena
         "cost": _cost(report),
         "sure": _sure(edit, report),
         "noise": _noise(report),
-        "look": None if provenance.look is None else Inert(wording.look(provenance.look)),
+        "look": None if provenance.look is None else Inert(wording.look(provenance.look, fresh=bool(provenance.fresh))),
         "undo": Inert(undo),
         "deltas_text": Inert("Change of every task with its 95 % interval"),
     }

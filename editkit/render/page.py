@@ -146,11 +146,12 @@ def _figures(outcome: Outcome) -> dict[str, Any]:
     from markupsafe import Markup
 
     report, dose, fate = outcome.report, outcome.exhibits.dose, wording.fate(outcome.provenance)
+    look, fresh = outcome.provenance.look, bool(outcome.provenance.fresh)
     chosen, goal = len(outcome.edit.units), _goal(report, outcome.exhibits)
     return {
         "deltas_figure": Markup(figures.deltas_svg(report)) if report.rows else "",
         "neurons_figure": Markup(layer_counts.svg(outcome)) if outcome.edit.neurons else "",
-        "look": None if outcome.provenance.look is None else wording.look(outcome.provenance.look),
+        "look": None if look is None else wording.look(look, fresh=fresh),
         "frontier_figure": Markup(frontier.svg(outcome)) if outcome.exhibits.frontier else "",
         "frontier": frontier.rows(outcome),
         "dose_figure": Markup(figures.dose_svg(dose, chosen, fate, goal)) if dose else "",

@@ -318,8 +318,16 @@ def strong_line(report: EvalReport) -> str | None:
     )
 
 
-def look(number: int) -> str:
-    """How many edits these examples have judged, and what that means."""
+def look(number: int, *, fresh: bool = False) -> str:
+    """How many edits these examples have judged, and what that means.
+
+    Args:
+        fresh: whether the run was kept to examples that no earlier one had looked at.
+    """
+    if fresh:
+        text = "the first at fresh examples: no earlier run of this store had looked at them"
+        others = "another edit of this base was" if number == 2 else f"{number - 1} other edits of this base were"
+        return text if number == 1 else f"{text}; {others} judged by the same tasks before; who looks often, chooses"
     if number == 1:
         return "the first: no other edit of this base was judged by these examples, as far as its measurements go back"
     others = "1 other edit of this base was" if number == 2 else f"{number - 1} other edits of this base were"

@@ -434,7 +434,8 @@ def test_the_command_on_a_card_made_from_python_makes_the_same_run(
     monkeypatch.setattr(api, "remove", lambda live, run, work, *, stages: runs.append(run))
     wanted = "swear" if given == "name" else recipe.read("swear")
     changes = CHANGES | {"max_heads": 4}
-    asked = {"out": "out", "seed": 3, "placement": Placement(dtype="bfloat16"), "session": Session(tmp_path)}
+    asked = {"out": "out", "seed": 3, "fresh": True, "placement": Placement(dtype="bfloat16")}
+    asked["session"] = Session(tmp_path)
     monkeypatch.chdir(tmp_path)
     api.remove_capability(wanted, changes=changes, **asked)
     comment, typed = runs[0].command.split("\n")
@@ -449,3 +450,4 @@ def test_the_command_on_a_card_made_from_python_makes_the_same_run(
     assert len(runs) == 2, result.output
     assert (runs[1].recipe, runs[1].seed, runs[1].out) == (runs[0].recipe, 3, Path("out"))
     assert "--dtype bfloat16" in typed
+    assert runs[0].fresh is not None and runs[1].fresh == runs[0].fresh

@@ -116,6 +116,28 @@ def test_new_examples_of_clusters_already_used_are_called_so_in_the_first_lines(
     assert "already used" not in said[False][1] and "held-out examples in" in said[False][0]
 
 
+@pytest.mark.parametrize(
+    ("number", "fresh", "said"),
+    [
+        (1, None, "the first: no other edit of this base was judged by these examples, as far as"),
+        (3, False, "number 3: 2 other edits of this base were judged by these examples before; who looks often"),
+        (1, True, "the first at fresh examples: no earlier run of this store had looked at them |"),
+        (2, True, "had looked at them; another edit of this base was judged by the same tasks before; who looks often"),
+        (
+            3,
+            True,
+            "had looked at them; 2 other edits of this base were judged by the same tasks before; who looks often",
+        ),
+    ],
+)
+def test_how_often_the_examples_were_looked_at_is_said(number, fresh, said):
+    """Else the best of many tries reads like a first one, or fresh examples like old ones."""
+    found = evidence()
+    assert said in rendered(found, look=number, fresh=fresh)
+    origin = Provenance.from_json(replace(found.provenance, look=number, fresh=fresh).to_json())
+    assert (origin.look, origin.fresh) == (number, fresh)
+
+
 JUDGE = 'the judge m-7b, which calls itself m-7b | <b>v2</b>, asked "Is it rude?"'
 
 
