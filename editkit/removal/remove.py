@@ -128,7 +128,6 @@ def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Sta
         trial = trial_of(wanted, seed=run.seed, only=run.fresh.ids if run.fresh else None)
         removal = Removal(run, trial, localization, choice, edit, unable)
         _keep(work, removal)
-        trial = removal.trial
         trial, answers = trial.decided(ledger, choice.units, trial.asked(ledger, choice.units))
         removal = replace(removal, trial=trial)
         (work.folder / "transcripts.jsonl").write_text(transcript_lines(answers.before, answers.after), "utf-8")
