@@ -164,11 +164,11 @@ def _ordered(recipe: Recipe, layers: int, targets: Sequence[float], retain: Sequ
         targets, retain: tokens of an example of each task.
     """
     from editkit.measuring.attribution import BACKWARD
-    from editkit.removal.find_neurons import ALONE, ASKED, ATTRIBUTED
+    from editkit.removal.find_neurons import ALONE, ASKED, ATTRIBUTED, ROUNDS
 
     passes = BACKWARD * recipe.steps * (layers if recipe.path == "layers" else 1)
     own, others = (max(ATTRIBUTED, count) for count in (recipe.examples.locate, recipe.universal_examples))
-    ordered = (passes + 2) * own * sum(targets) + ALONE * ASKED * targets[0]
+    ordered = len(ROUNDS) * (passes + 2) * own * sum(targets) + ALONE * ASKED * targets[0]
     return ordered + (passes * others + 2 * ASKED) * sum(retain)
 
 

@@ -4,7 +4,7 @@ A list by effect on the target is led by heads that everything needs, and damage
 with likelihoods (``localizers.set_search``), on every format of the target and on every retained task, and the
 strongest sets of the frontier are tried with real answers on ``choose``, beside random sets of the same layers: some
 layers can spare no heads, whichever they are. Likelihoods underrate what answers lose: where the best set of neurons
-still costs a retained task more than its budget, the neurons that task depends on most are left out of it, and what
+still costs a retained task more than half its budget, the neurons that task depends on most are left out of it, and what
 remains is tried too.
 """
 
@@ -20,7 +20,7 @@ from editkit.evidence.frontier import FrontierPoint
 from editkit.evidence.localization import Localization
 from editkit.evidence.verdict import FEWEST_SETS, judge
 from editkit.localizers.protocol import Measure
-from editkit.localizers.set_search import Budget, Measured, ordered_search, set_search
+from editkit.localizers.set_search import WORTH, Budget, Measured, ordered_search, reach, set_search
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
 from editkit.removal.capability import Capability
@@ -44,6 +44,10 @@ SHARE = 0.5
 """The part of the damage budget that the search may use: likelihoods underrate what answers lose."""
 BLOCKS = (8, 8, 14, 15, 15, 30, 30, 60, 60)
 """Sizes of the blocks of neurons, from the first by contrast on: 8, 16, 30, 45, 60, ... are out."""
+FEWEST = 4
+"""A block that costs too much is halved down to so many neurons: one that another task needs keeps no others in."""
+SMALL = 30
+"""No smaller part of a set of neurons is tried for its own sake."""
 TRIED = 6
 """Sets of the frontier that are tried with real answers."""
 SPARED = 2
@@ -87,30 +91,39 @@ class Tried:
     """A set with real answers on ``choose``.
 
     Args:
-        status: beside random sets of the same layers too, where it could be *met* or *reduced*.
-        worst: the retained task that lost most, and ``beyond`` by how much more than its budget.
+        after: its answers, task by task.
+        worst: the retained task that lost most, and ``lost`` what it lost, of its ``budget``.
         left: the share of the target that is left, in the format that keeps most.
+        compared: with random sets of the same layers; until then ``status`` knows nothing of them.
     """
 
     point: FrontierPoint
+    after: tuple[Sheet, ...]
     status: str
     worst: Task
-    beyond: float
+    lost: float
+    budget: float
     left: float
+    compared: bool = False
 
     @property
-    def rank(self) -> tuple[int, float, float]:
-        return ranked(self.status, self.beyond, self.left)
+    def rank(self) -> tuple[float, ...]:
+        return ranked(self.status, self.lost, self.budget, self.left)
+
+    @property
+    def cheap(self) -> bool:
+        """Whether no retained task loses more than half its budget, be it by chance: on other examples it loses more."""
+        return self.lost <= SHARE * self.budget + 1e-9
 
     @property
     def good(self) -> bool:
-        """Whether it meets the criteria and puts no retained task beyond its budget, be it by chance."""
-        return self.status == "met" and self.beyond <= 1e-9
+        """Whether no other need be tried."""
+        return self.status == "met" and self.cheap
 
 
 def choose_set(ledger: Ledger, capability: Capability, localization: Localization, *, seed: int = 0) -> Choice:
-    """Real answers to the strongest sets of the frontier, one after another, until one is good. Where what reaches the
-    goal costs a retained task too much, the nearest to its budget is made smaller. Else the best of all: by its status,
+    """Real answers to the strongest sets of the frontier, one after another, until one is good. Where all that reach the
+    goal cost a retained task more than half its budget, the cheapest is made smaller. Else the best of all: by its status,
     then by the points over the budget, then by what is left of the target.
 
     No dose curve: it shows the strongest heads one after another, and these sets are none of that.
@@ -126,16 +139,19 @@ def choose_set(ledger: Ledger, capability: Capability, localization: Localizatio
         for point in strongest(sets, capability):
             tried.append(attempt.tried(point))
             if tried[-1].good:
+                tried[-1] = attempt.compared(tried[-1])
+            if tried[-1].good:
                 break
         for _ in range(SPARED):
-            costly = [each for each in tried if each.left <= recipe.goal and each.beyond > 1e-9]
-            if not costly or any(each.left <= recipe.goal and each.beyond <= 1e-9 for each in tried):
+            reached = [each for each in tried if each.left <= recipe.goal]
+            if not reached or any(each.cheap for each in reached):
                 break
-            nearest = min(costly, key=lambda each: each.beyond)
+            nearest = min(reached, key=lambda each: each.lost)
             examples = max(ATTRIBUTED, recipe.universal_examples)
             smaller = smaller_sets(staged, nearest.worst, nearest.point.units, examples=examples)
             tried += map(attempt.tried, likelihoods.points(smaller))
-    best = min(tried, key=lambda each: each.rank)
+        while not (best := min(tried, key=lambda each: each.rank)).compared:
+            tried[tried.index(best)] = attempt.compared(best)
     answered = {frozenset(each.point.units): each.point for each in tried}
     rest = [point for point in frontier if frozenset(point.units) not in answered]
     shown = sorted(
@@ -150,10 +166,54 @@ def search(likelihoods: Likelihoods, localization: Localization, recipe: Recipe)
     drops, damages = likelihoods.lost(groups)
     budget = Budget(SHARE * recipe.damage.each, SHARE * recipe.damage.mean, recipe.max_heads)
     searched = ordered_search if recipe.units == "neurons" else set_search
-    return tuple(
+    points = [
         likelihoods.point(tuple(unit for group in point.units for unit in groups[group]), point.drops, point.damages)
         for point in searched(drops, damages, len(groups), budget)
-    )
+    ]
+    best = with_parts(likelihoods.points, points, groups, budget)
+    return (*points, *([] if best in points else [best]), *likelihoods.points(nested(best.units)))
+
+
+def nested(units: Group) -> list[Group]:
+    """The first of many neurons alone, two thirds of the set before each time: what a large set costs in answers hardly
+    shows in likelihoods, so that smaller ones are tried too. None of heads."""
+    heads, neurons = (tuple(unit for unit in units if isinstance(unit, kind)) for kind in (Head, Neuron))
+    sizes = [len(neurons) * 2**power // 3**power for power in range(1, TRIED)]
+    return [(*heads, *neurons[:size]) for size in sizes if size >= SMALL]
+
+
+def with_parts(
+    measured: Callable[[Sequence[Group]], list[FrontierPoint]],
+    points: Sequence[FrontierPoint],
+    groups: Sequence[Group],
+    budget: Budget,
+) -> FrontierPoint:
+    """The strongest of ``points`` within the budget, with parts of the blocks that cost too much as a whole.
+
+    Args:
+        points: the empty set among them.
+    """
+
+    def affordable(point: FrontierPoint) -> bool:
+        return budget.used(np.array(list(point.lost.values()))) <= 1.0
+
+    def gain(point: FrontierPoint) -> float:
+        return reach(1.0 - np.array(list(point.kept.values())))
+
+    def grown(point: FrontierPoint, group: Group) -> FrontierPoint:
+        [more] = measured([(*point.units, *group)])
+        if affordable(more):
+            return more if gain(more) > gain(point) + WORTH else point
+        if len(group) > FEWEST:
+            for part in (group[: len(group) // 2], group[len(group) // 2 :]):
+                point = grown(point, part)
+        return point
+
+    best = max(filter(affordable, points), key=gain)
+    for group in groups:
+        if len(group) > 1 and not set(group) <= set(best.units):
+            best = grown(best, group)
+    return best
 
 
 def _likelihoods(ledger: Ledger, capability: Capability) -> Likelihoods:
@@ -230,37 +290,43 @@ class _Attempt:
         self.before = [trial.sheet(ledger, task) for task in trial.tasks]
 
     def tried(self, point: FrontierPoint) -> Tried:
-        after = [self.trial.sheet(self.ledger, task, point.units) for task in self.trial.tasks]
+        after = tuple(self.trial.sheet(self.ledger, task, point.units) for task in self.trial.tasks)
         pairs, count = list(zip(self.before, after, strict=True)), len(self.capability.targets)
         lost, worst = max(((one.mean - other.mean, one.task) for one, other in pairs[count:]), key=lambda each: each[0])
         return Tried(
             replace(point, answers={one.task.name: (one.mean, other.mean) for one, other in pairs}),
-            self._status(point.units, after),
+            after,
+            judge(self.trial.rows(self.before, after), self.trial.criteria).status,
             worst,
-            lost - self.capability.recipe.damage.each,
+            lost,
+            self.capability.recipe.damage.each,
             max(kept(*pair).share for pair in pairs[:count]),
         )
 
-    def _status(self, units: Group, after: Sequence[Sheet]) -> str:
-        rows, criteria = self.trial.rows(self.before, after), self.trial.criteria
-        status = judge(rows, criteria).status
-        if status not in ("met", "reduced"):
-            return status
-        pair = self.trial.least_lost(self.before, after)
-        return judge(
-            rows, criteria, random_heads(self.ledger, frozenset(units), self.universal, *pair, self.draw)
-        ).status
+    def compared(self, tried: Tried) -> Tried:
+        """The same beside random sets of its layers, where its status hangs on them."""
+        if tried.status not in ("met", "reduced"):
+            return replace(tried, compared=True)
+        pair, units = self.trial.least_lost(self.before, tried.after), frozenset(tried.point.units)
+        null = random_heads(self.ledger, units, self.universal, *pair, self.draw)
+        rows = self.trial.rows(self.before, tried.after)
+        return replace(tried, status=judge(rows, self.trial.criteria, null).status, compared=True)
 
 
 RANKS = {"met": 0, "reduced": 1, "goal-missed": 2, "too-much-damage": 3}
 """The best status first: what does no harm is shown before what does too much."""
 
 
-def ranked(status: str, beyond: float, left: float) -> tuple[int, float, float]:
+def ranked(status: str, lost: float, budget: float, left: float) -> tuple[float, ...]:
     """What sorts sets that were tried, the best first.
 
+    Of sets that meet the goal, the one that spares the others: what has lost its whole budget on a few examples loses
+    more on others half the time. Of those that do not, the one that takes the target furthest.
+
     Args:
-        beyond: by how much the worst loss of a retained task exceeds its budget; it counts in whole points.
-        left: the share of the target that is left, in the format that keeps most.
+        lost: the worst loss of a retained task, of its ``budget``; what is beyond that counts in whole points.
+        left: the share of the target that is left, in the format that keeps most; it counts in twentieths.
     """
-    return RANKS[status], round(max(0.0, beyond), 2), left
+    beyond, costs = (round(max(0.0, lost - share * budget), 2) for share in (1.0, SHARE))
+    first, second = (costs, round(20 * left)) if status == "met" else (round(20 * left), costs)
+    return RANKS[status], beyond, first, second, left

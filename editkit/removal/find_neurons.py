@@ -5,15 +5,16 @@
     neurons.diagnostics["related"]           {"next-number": {"lost": .52, "shared": .41}}
 
 One backward pass an example attributes a task's right answers to all neurons at once (``measuring.attribution``; by the
-recipe's ``path`` and ``steps`` as many as the paper takes); the order is by contrast (``localizers.contrast``). A
-retained task that loses much where it is left out of the contrast is *related*: it does what the target does, and no
-set of neurons will take one and spare the other.
+recipe's ``path`` and ``steps`` as many as the paper takes); the order is by contrast (``localizers.contrast``). What
+carries the target once the first are out is another question, so it is asked again: with the first 30 out, with the
+first 90. A retained task that loses much where it is left out of the contrast is *related*: it does what the target
+does, and no set of neurons will take one and spare the other.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +28,7 @@ from editkit.localizers.flip_test import weigh
 from editkit.measuring.attribution import BACKWARD, effects
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
+from editkit.models.knockout import knocked_out
 from editkit.removal.capability import Capability
 from editkit.removal.find_heads import control_measures
 from editkit.removal.recipe import Recipe
@@ -35,8 +37,8 @@ from editkit.units import PLAIN, Unit
 
 ATTRIBUTED = 60
 """Examples of each task, at least, whose right answers are attributed: a retained task that few speak for is harmed."""
-LISTED = 512
-"""Neurons that are kept in order; sets are made of these."""
+ROUNDS = (30, 60, 150)
+"""So many neurons are put in order at a time, each time with those before them out; sets are made of these."""
 ALONE, ASKED = 24, 20
 """Of these, so many are knocked out one by one, on so many examples."""
 TOGETHER = 30
@@ -66,12 +68,13 @@ def localize_neurons(ledger: Ledger, capability: Capability, *, seed: int = 0) -
         controls = control_measures(staged, capability.retain, max(ATTRIBUTED, recipe.universal_examples))
     both = targets | controls
     passes = len(_sites(ledger)) if recipe.path == "layers" else 1
-    rows = passes * sum(measure.examples for measure in both.values())
-    with ledger.stage("Attributing answers to neurons", rows) as staged:
-        means = {name: _attributed(staged, measure, recipe) for name, measure in both.items()}
-    given, needed = ({name: means[name] for name in measures} for measures in (targets, controls))
-    order = np.argsort(-contrast(given, needed), kind="stable")
-    places = _places(ledger, order[:LISTED])
+    again = (len(ROUNDS) - 1) * sum(measure.examples for measure in targets.values())
+    rows = passes * (again + sum(measure.examples for measure in both.values()))
+    with ledger.stage("Attributing answers to neurons", rows + again) as staged:
+        means = {name: attributed(staged, measure, recipe) for name, measure in both.items()}
+        given, needed = ({name: means[name] for name in measures} for measures in (targets, controls))
+        places = ordered(staged, targets, given, needed, recipe)
+    neurons = len(next(iter(given.values())))
     with ledger.stage("Finding neurons") as staged:
         at_once = tuple(_lost(staged, measure, [Knockout.of(places[:TOGETHER])]) for measure in targets.values())
         is_certain = all(weigh(lost, 1, np.random.default_rng(seed)).needed[0] for lost in at_once)
@@ -79,7 +82,7 @@ def localize_neurons(ledger: Ledger, capability: Capability, *, seed: int = 0) -
         first = replace(first, ledger=staged, anchors=first.anchors[:ASKED])
         alone = weigh(
             _lost(staged, first, [Knockout.of(place[None]) for place in places[:ALONE]]),
-            len(order),
+            neurons,
             np.random.default_rng(seed),
         )
         related = _related(staged, given, needed, controls)
@@ -104,15 +107,50 @@ def localize_neurons(ledger: Ledger, capability: Capability, *, seed: int = 0) -
         diagnostics={
             "examples": first.examples,
             "scores": "likelihood",
-            "neurons": len(order),
+            "neurons": neurons,
             f"first {TOGETHER} out": {name: float(lost.mean()) for name, lost in zip(targets, at_once, strict=True)},
-            "shared": shared(given, needed, min(SHARED, len(order))),
+            "shared": shared(given, needed, min(SHARED, neurons)),
             "related": related,
         },
     )
 
 
-def _attributed(ledger: Ledger, measure: LikelihoodMeasure, recipe: Recipe) -> np.ndarray:
+def ordered(
+    ledger: Ledger,
+    targets: Mapping[str, LikelihoodMeasure],
+    given: Mapping[str, np.ndarray],
+    needed: Mapping[str, np.ndarray],
+    recipe: Recipe,
+    rounds: Sequence[int] = ROUNDS,
+) -> np.ndarray:
+    """int[neurons]: places, the first to go first.
+
+    A format of the target counts by the share of its score that is left: what is gone no longer gives the order.
+
+    Args:
+        given, needed: attributions of the unedited model to each format of the target and to each retained task,
+            float[neurons].
+        rounds: so many neurons are ordered at a time; one round is the order by the unedited model alone.
+    """
+    score = contrast(given, needed)
+    out = np.argsort(-score, kind="stable")[: rounds[0]]
+    for size in rounds[1:]:
+        taken = Knockout.of(_places(ledger, out))
+        with knocked_out(ledger.model.network, ledger.model.architecture, taken):
+            means = {name: attributed(ledger, measure, recipe) for name, measure in targets.items()}
+        score = contrast({name: _left(ledger, targets[name], taken) * mean for name, mean in means.items()}, needed)
+        rest = np.setdiff1d(np.arange(len(score)), out)
+        out = np.concatenate([out, rest[np.argsort(-score[rest], kind="stable")][:size]])
+    return _places(ledger, out)
+
+
+def _left(ledger: Ledger, measure: LikelihoodMeasure, out: Knockout) -> float:
+    """The share of the answers' probability that is left, from 0 to 1."""
+    before, after = replace(measure, ledger=ledger, columns=(out,))(np.array([[False], [True]])).mean(axis=1)
+    return float(np.clip(after / max(before, 1e-9), 0, 1))
+
+
+def attributed(ledger: Ledger, measure: LikelihoodMeasure, recipe: Recipe) -> np.ndarray:
     """float32[neurons], the mean over anchors."""
     rows = [ledger.model.encode(anchor.requests[anchor.pick]) for anchor in measure.anchors]
     return effects(ledger.model, rows, _sites(ledger), path=recipe.path, steps=recipe.steps, advance=ledger.advance)

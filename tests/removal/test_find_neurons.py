@@ -13,18 +13,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from editkit.checkpoints.knockout import Knockout
 from editkit.errors import EditkitError
 from editkit.evidence.localization import Localization
+from editkit.localizers.contrast import contrast
 from editkit.measuring.attribution import effects
 from editkit.measuring.ledger import Ledger
-from editkit.measuring.likelihood import likelihood_measure
+from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
 from editkit.measuring.store import opened
+from editkit.models.encoding import Encoded
 from editkit.models.knockout import knocked_out
 from editkit.models.language_model import LanguageModel
 from editkit.removal import find_neurons
 from editkit.removal import recipe as recipes
 from editkit.removal.capability import Capability, capability
-from editkit.removal.find_neurons import ALONE, LISTED, localize_neurons
+from editkit.removal.find_heads import control_measures
+from editkit.removal.find_neurons import ALONE, ROUNDS, localize_neurons
 from editkit.removal.locate import locate
 from editkit.removal.trial import trial_of
 from editkit.tasks.task import Likelihood, examples_of
@@ -61,8 +65,9 @@ def found(few: None, organism: LanguageModel) -> Localization:
 
 def test_the_effect_of_a_neuron_is_what_its_knockout_does(organism: LanguageModel, found: Localization) -> None:
     units = [effect.unit for effect in found.order]
-    assert len(units) == LISTED == len(set(units)) and all(isinstance(unit, Neuron) for unit in units)
-    assert [math.isnan(effect.effect) for effect in found.order] == [False] * ALONE + [True] * (LISTED - ALONE)
+    listed = sum(ROUNDS)
+    assert len(units) == listed == len(set(units)) and all(isinstance(unit, Neuron) for unit in units)
+    assert [math.isnan(effect.effect) for effect in found.order] == [False] * ALONE + [True] * (listed - ALONE)
     with opened(None) as store:
         ledger = Ledger(organism, store)
         [task] = wanted().targets
@@ -77,6 +82,39 @@ def test_the_effect_of_a_neuron_is_what_its_knockout_does(organism: LanguageMode
     with knocked_out(organism.network, organism.architecture, frozenset(units[:1])):
         expected = float(np.mean(probabilities() - before))
     assert found.order[0].effect == pytest.approx(expected, abs=1e-5)
+
+
+def test_later_neurons_are_those_that_carry_the_target_without_the_first(
+    organism: LanguageModel, found: Localization
+) -> None:
+    """If this fails: what takes over for the first neurons is not found, and a format survives the removal."""
+    architecture = organism.architecture
+    sites = list(architecture.neuron_sites)
+    names = [Neuron(site.layer, index) for site in sites for index in range(site.units)]
+    asked, units, start = wanted(), [effect.unit for effect in found.order], 0
+    [target], recipe = asked.targets, asked.recipe
+    with opened(None) as store:
+        ledger = Ledger(organism, store)
+        measure = likelihood_measure(ledger, target, examples_of(target, "locate", limit=recipe.examples.locate))
+        controls = control_measures(ledger, asked.retain, max(6, recipe.universal_examples))
+        needed = {name: effects(organism, encoded(control), sites) for name, control in controls.items()}
+        for size in ROUNDS:
+            share = left(measure, architecture.knockout(units[:start]))
+            with knocked_out(organism.network, architecture, frozenset(units[:start])):
+                given = effects(organism, encoded(measure), sites)
+            score = contrast({target.name: share * given}, needed)
+            expected = [names[at] for at in np.argsort(-score, kind="stable") if names[at] not in units[:start]]
+            assert units[start : start + size] == expected[:size]
+            start += size
+
+
+def encoded(measure: LikelihoodMeasure) -> list[Encoded]:
+    return [measure.ledger.model.encode(anchor.requests[anchor.pick]) for anchor in measure.anchors]
+
+
+def left(measure: LikelihoodMeasure, out: Knockout) -> float:
+    before, after = replace(measure, columns=(out,))(np.array([[False], [True]])).mean(axis=1)
+    return float(after / before)
 
 
 def test_both_kinds_are_searched_together_and_heads_come_first(organism: LanguageModel) -> None:
