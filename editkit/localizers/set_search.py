@@ -79,7 +79,7 @@ class Point:
 
     @property
     def gain(self) -> float:
-        return reach(np.array(self.drops)) - WORTH * len(self.units)
+        return gain(np.array(self.drops), len(self.units))
 
 
 Frontier = tuple[Point, ...]
@@ -89,6 +89,11 @@ Frontier = tuple[Point, ...]
 def reach(drops: np.ndarray) -> float:
     """How far a target is taken that loses these shares of its score, float[formats]: 1 = all of it in every format."""
     return 1.0 - float(np.mean(np.maximum(1.0 - drops, 0.0) ** EVENNESS)) ** (1 / EVENNESS)
+
+
+def gain(drops: np.ndarray, units: int) -> float:
+    """``reach``, less what so many candidates must be worth."""
+    return reach(drops) - WORTH * units
 
 
 def set_search(drops: Measured, damages: Measured, candidates: int, budget: Budget) -> Frontier:
@@ -116,16 +121,17 @@ def ordered_search(drops: Measured, damages: Measured, candidates: int, budget: 
     """Search among candidates whose order already weighs what each gives against what it costs. Deterministic.
 
     One after another is added where that gains and stays within a level; then what the strongest within the budget can
-    do without is left out. Far fewer sets are measured than by ``set_search``.
+    do without is left out. Far fewer sets are measured than by ``set_search``: the target first, and the retained tasks
+    only where it says that the set is worth it.
     """
     book = _Book(drops, damages, candidates, budget)
     for level in LEVELS:
         [kept] = book.look([()])
         for unit in range(candidates):
-            [more] = book.look([(*kept.units, unit)])
-            kept = more if more.used <= level and more.gain > kept.gain else kept
+            for more in book.better([(*kept.units, unit)], kept):
+                kept = more if more.used <= level else kept
     for point in _settled(book, (1.0,)):
-        book.look(_without_one(point.units))
+        book.better(_without_one(point.units), point)
     return _frontier(book.points)
 
 
@@ -193,6 +199,12 @@ class _Book:
             drops = tuple(self.lost[units].tolist())
             self.known[units] = Point(units, drops, tuple(lost.tolist()), self.budget.used(lost))
         return [self.known[units] for units in distinct]
+
+    def better(self, sets: Iterable[tuple[int, ...]], than: Point) -> list[Point]:
+        """Of ``sets`` those that gain more, by the target; only these are looked at."""
+        distinct = list(dict.fromkeys(sets))
+        self.strike(distinct)
+        return self.look([units for units in distinct if gain(self.lost[units], len(units)) > than.gain])
 
 
 def _strongest(points: Sequence[Point], levels: Sequence[float]) -> list[Point]:

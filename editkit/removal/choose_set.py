@@ -4,8 +4,8 @@ A list by effect on the target is led by heads that everything needs, and damage
 with likelihoods (``localizers.set_search``), on every format of the target and on every retained task, and the
 strongest sets of the frontier are tried with real answers on ``choose``, beside random sets of the same layers: some
 layers can spare no heads, whichever they are. Likelihoods underrate what answers lose: where the best set of neurons
-still costs a retained task more than half its budget, the neurons that task depends on most are left out of it, and what
-remains is tried too.
+still costs a retained task more than half its budget, the neurons that task depends on most are left out of it, and
+what remains is tried too.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from editkit.evidence.verdict import FEWEST_SETS, judge
 from editkit.localizers.protocol import Measure
 from editkit.localizers.set_search import WORTH, Budget, Measured, ordered_search, reach, set_search
 from editkit.measuring.ledger import Ledger
-from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
+from editkit.measuring.likelihood import LikelihoodMeasure
 from editkit.removal.capability import Capability
 from editkit.removal.choose import Choice, kept
-from editkit.removal.find_heads import control_measures
+from editkit.removal.find_heads import control_measures, right_answers
 from editkit.removal.find_neurons import ATTRIBUTED
 from editkit.removal.random_sets import Draw, random_heads
 from editkit.removal.recipe import Recipe
 from editkit.removal.spare import smaller_sets
 from editkit.removal.trial import Sheet, Trial, trial_of
-from editkit.tasks.task import Task, examples_of
+from editkit.tasks.task import Task
 from editkit.units import Head, Neuron, Unit
 
 BY_EFFECT, BY_CONTRAST, LOOKED_AT = 12, 8, 36
@@ -70,6 +70,13 @@ class Likelihoods:
             return {name: replace(each, columns=columns) for name, each in measures.items()}
 
         return lost(over(self.targets), every, shares=True), lost(over(self.controls), every)
+
+    def left(self, units: Group) -> tuple[float, ...]:
+        """The share of each format of the target that is left."""
+        [column] = self.ledger.knockout(units)
+        over = {name: replace(each, columns=(column,)) for name, each in self.targets.items()}
+        [drops] = lost(over, np.arange(1), shares=True)(np.ones((1, 1), dtype=bool))
+        return tuple(min(1.0, max(0.0, 1.0 - float(drop))) for drop in drops)
 
     def points(self, sets: Sequence[Group]) -> list[FrontierPoint]:
         """Each of ``sets``, measured."""
@@ -112,7 +119,7 @@ class Tried:
 
     @property
     def cheap(self) -> bool:
-        """Whether no retained task loses more than half its budget, be it by chance: on other examples it loses more."""
+        """Whether no retained task loses more than half its budget: on other examples it may lose more."""
         return self.lost <= SHARE * self.budget + 1e-9
 
     @property
@@ -122,9 +129,10 @@ class Tried:
 
 
 def choose_set(ledger: Ledger, capability: Capability, localization: Localization, *, seed: int = 0) -> Choice:
-    """Real answers to the strongest sets of the frontier, one after another, until one is good. Where all that reach the
-    goal cost a retained task more than half its budget, the cheapest is made smaller. Else the best of all: by its status,
-    then by the points over the budget, then by what is left of the target.
+    """Real answers to the strongest sets of the frontier, one after another, until one is good.
+
+    Where all that reach the goal cost a retained task more than half its budget, the cheapest is made smaller. Then the
+    best of all is taken: by its status, then by the points over the budget, then by what is left of the target.
 
     No dose curve: it shows the strongest heads one after another, and these sets are none of that.
     """
@@ -170,7 +178,7 @@ def search(likelihoods: Likelihoods, localization: Localization, recipe: Recipe)
         likelihoods.point(tuple(unit for group in point.units for unit in groups[group]), point.drops, point.damages)
         for point in searched(drops, damages, len(groups), budget)
     ]
-    best = with_parts(likelihoods.points, points, groups, budget)
+    best = with_parts(likelihoods.left, likelihoods.points, points, groups, budget)
     return (*points, *([] if best in points else [best]), *likelihoods.points(nested(best.units)))
 
 
@@ -183,6 +191,7 @@ def nested(units: Group) -> list[Group]:
 
 
 def with_parts(
+    left: Callable[[Group], Sequence[float]],
     measured: Callable[[Sequence[Group]], list[FrontierPoint]],
     points: Sequence[FrontierPoint],
     groups: Sequence[Group],
@@ -191,6 +200,8 @@ def with_parts(
     """The strongest of ``points`` within the budget, with parts of the blocks that cost too much as a whole.
 
     Args:
+        left: the share of each format of the target that is left without a set, which costs little to measure.
+        measured: whole points.
         points: the empty set among them.
     """
 
@@ -201,9 +212,12 @@ def with_parts(
         return reach(1.0 - np.array(list(point.kept.values())))
 
     def grown(point: FrontierPoint, group: Group) -> FrontierPoint:
-        [more] = measured([(*point.units, *group)])
+        units = (*point.units, *group)
+        if reach(1.0 - np.array(left(units))) <= gain(point) + WORTH:
+            return point
+        [more] = measured([units])
         if affordable(more):
-            return more if gain(more) > gain(point) + WORTH else point
+            return more
         if len(group) > FEWEST:
             for part in (group[: len(group) // 2], group[len(group) // 2 :]):
                 point = grown(point, part)
@@ -218,10 +232,7 @@ def with_parts(
 
 def _likelihoods(ledger: Ledger, capability: Capability) -> Likelihoods:
     limit = capability.recipe.universal_examples
-    targets = {
-        task.name: likelihood_measure(ledger, task, examples_of(task, "locate", limit=limit))
-        for task in capability.targets
-    }
+    targets = {task.name: right_answers(ledger, task, limit) for task in capability.targets}
     return Likelihoods(ledger, targets, control_measures(ledger, capability.retain, limit))
 
 

@@ -37,6 +37,8 @@ FORMAT_COST = 3.0
 """What looking for format heads takes beyond that."""
 FORMAT_EXAMPLES = 60
 """Examples of the same questions as text: enough to tell a head that none of them needs from one that few need."""
+MORE = 3
+"""So many times the examples are asked, at most, of a task that the model often gets wrong."""
 SHOWN = 3
 """Answers per control task that show how the model fails without a universal head."""
 
@@ -136,13 +138,26 @@ def control_measures(ledger: Ledger, tasks: Sequence[Task], limit: int) -> dict[
     measures: dict[str, LikelihoodMeasure] = {}
     for task in tasks:
         try:
-            examples = examples_of(task, "locate", limit=limit)
-            measures[task.name] = likelihood_measure(ledger, task, examples)
+            measures[task.name] = right_answers(ledger, task, limit)
         except OutOfMemory:
             raise  # which says nothing of what the model can do
         except EditkitError:
             continue
     return measures
+
+
+def right_answers(ledger: Ledger, task: Task, limit: int) -> LikelihoodMeasure:
+    """The measure of a task on its first ``limit`` right answers in ``locate``, or on nearly so many.
+
+    Of a task that the model often gets wrong more examples are asked: a loss is not seen on a handful of answers.
+
+    Raises:
+        EditkitError: the model gets (nearly) none of the first ``limit`` right.
+    """
+    examples = examples_of(task, "locate", limit=MORE * limit)
+    first = likelihood_measure(ledger, task, examples[:limit])
+    measure = likelihood_measure(ledger, task, examples[: -(-limit * limit // first.examples)])
+    return replace(measure, anchors=measure.anchors[:limit])
 
 
 def universal_heads(

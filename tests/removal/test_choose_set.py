@@ -92,23 +92,27 @@ def test_one_costly_neuron_keeps_no_others_in() -> None:
     neurons = [Neuron(0, index) for index in range(40)]
     costly = {neurons[11], neurons[30]}
 
+    def left(units: tuple[Unit, ...]) -> tuple[float]:
+        return (1 - 0.02 * len(units),)
+
     def measured(sets: Sequence[tuple[Unit, ...]]) -> list[FrontierPoint]:
-        return [
-            FrontierPoint(units, {"target": 1 - 0.02 * len(units)}, {"kept": 0.2 * len(costly & set(units))})
-            for units in sets
-        ]
+        asked.extend(sets)
+        lost = ({"kept": 0.2 * len(costly & set(units))} for units in sets)
+        return [FrontierPoint(units, {"target": left(units)[0]}, each) for units, each in zip(sets, lost, strict=True)]
+
+    asked: list[tuple[Unit, ...]] = []
 
     blocks = [tuple(neurons[:8]), tuple(neurons[8:24]), tuple(neurons[24:40])]
     budget = Budget(0.025, 0.015, 10)
-    point = with_parts(measured, measured([(), blocks[0]]), blocks, budget)
+    point = with_parts(left, measured, measured([(), blocks[0]]), blocks, budget)
     assert not costly & set(point.units) and len(point.units) == len(set(point.units)) == 40 - 2 * FEWEST
-    assert with_parts(measured, measured([(), blocks[0]]), blocks[:1], budget).units == blocks[0]
+    assert with_parts(left, measured, measured([(), blocks[0]]), blocks[:1], budget).units == blocks[0]
     useless = [(Head(3, 1), Head(3, 2))]
 
-    def flat(sets: Sequence[tuple[Unit, ...]]) -> list[FrontierPoint]:
-        return [FrontierPoint(units, {"target": 0.5}, {"kept": 0.0}) for units in sets]
-
-    assert with_parts(flat, flat([()]), useless, budget).units == (), "what takes nothing stays"
+    before = list(asked)
+    empty = FrontierPoint((), {"target": 0.5}, {"kept": 0.0})
+    assert with_parts(lambda units: (0.5,), measured, [empty], useless, budget).units == (), "what takes nothing stays"
+    assert asked == before, "and costs no look at the retained tasks"
 
 
 def test_smaller_parts_of_a_large_set_are_tried_too() -> None:
