@@ -229,7 +229,8 @@ def export(out: str | Path, *, to: str, directory: str | Path | None = None) -> 
     """
     wanted = Export(to, Path(directory) if directory is not None else default_directory(out, to))
     wanted.check()
-    wanted.write(of_outcome(evidence_folder.read(Path(out))))
+    with evidence_folder.doubted(Path(out)):
+        wanted.write(of_outcome(evidence_folder.read(Path(out))))
     return wanted.directory
 
 

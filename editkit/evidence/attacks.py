@@ -9,13 +9,13 @@ Nats("capitals", 38, {"base": (.3, .1, None, None), "edited": (6.2, .2, None, No
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from editkit.errors import EditkitError
 from editkit.evidence.recovery import Recovered
+from editkit.evidence.typed import document, typed
 
 FORMAT = 1
 NAME = "editkit/attacks.json"
@@ -148,14 +148,11 @@ class Attacks:
             EditkitError: it is none, or of another format.
         """
         try:
-            value = json.loads(text)
+            value = document(text)
             if value.pop("format") != FORMAT:
                 raise ValueError("another format")
-            value["rows"] = tuple(map(_attack, value["rows"]))
-            value["nats"] = tuple(map(_nats, value["nats"]))
-            value["notes"] = tuple(value["notes"])
-            return cls(**value)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, AssertionError) as error:
+            return typed(cls, value)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise EditkitError(f"{where}: expected the attacks on a removal, found something else: {error}.") from error
 
 
@@ -176,17 +173,3 @@ def steps_to_half(rows: Iterable[Attack], *, control: bool = False) -> float | N
             return steps + (row.steps - steps) * (0.5 - share) / (now - share)
         steps, share = row.steps, max(0.0, now)
     return None
-
-
-def _attack(value: dict[str, Any]) -> Attack:
-    numbers = [value[name] for name in ("base", "edited", "attacked")]
-    if not all(isinstance(number, int | float) and math.isfinite(number) for number in numbers):
-        raise ValueError("a score is no number")
-    for name, kind in (("control", Control), ("recovered", Recovered)):
-        if value[name] is not None:
-            value[name] = kind(**value[name])
-    return Attack(**value)
-
-
-def _nats(value: dict[str, Any]) -> Nats:
-    return Nats(value["task"], value["n"], {arm: tuple(nats) for arm, nats in value["arms"].items()})

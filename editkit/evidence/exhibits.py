@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from editkit.errors import EditkitError
 from editkit.evidence.frontier import FrontierPoint
 from editkit.evidence.intervals import Interval
+from editkit.evidence.typed import document, typed
 
 
 @dataclass(frozen=True)
@@ -81,18 +81,12 @@ class Exhibits:
             EditkitError: naming ``where`` when an exhibit has another form.
         """
         try:
-            value: Any = json.loads(text)
-            dose = tuple(
-                Dose(int(row["heads"]), Interval(**row["target"]), dict(row.get("retain", {})))
-                for row in value.get("dose") or ()
-            )
-            transcripts = tuple(
-                Transcript(row["task"], row["prompt"], row["before"], row["after"])
-                for row in value.get("transcripts") or ()
-            )
-            audits = tuple(Audit(row["name"], row["summary"], row.get("held")) for row in value.get("audits") or ())
+            value: Any = document(text)
+            dose = tuple(typed(Dose, row) for row in value.get("dose") or ())
+            transcripts = tuple(typed(Transcript, row) for row in value.get("transcripts") or ())
+            audits = tuple(typed(Audit, row) for row in value.get("audits") or ())
             frontier = tuple(FrontierPoint.from_dict(row) for row in value.get("frontier") or ())
-            unable = tuple(Unable(**row) for row in value.get("unable") or ())
+            unable = tuple(typed(Unable, row) for row in value.get("unable") or ())
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, EditkitError) as error:
             raise EditkitError(
                 f"{where}: the dose curve, frontier, transcripts or audits are not in the known form: {error}."

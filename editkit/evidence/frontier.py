@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from editkit.evidence.typed import typed
 from editkit.units import Unit, parse, show
 
 
@@ -47,9 +48,9 @@ class FrontierPoint:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> FrontierPoint:
-        """Raises KeyError, TypeError or ValueError if it is none."""
-        kept, lost = ({str(task): float(share) for task, share in value[key].items()} for key in ("kept", "lost"))
-        answers = {str(task): (float(before), float(after)) for task, (before, after) in value["answers"].items()}
+        """Raises KeyError, TypeError, ValueError or EditkitError if it is none."""
+        kept, lost = (typed(dict[str, float], value[key]) for key in ("kept", "lost"))
+        answers = typed(dict[str, tuple[float, float]], value["answers"])
         if not kept or not lost:
             raise ValueError("a point of the frontier without a target or without a retained task")
-        return cls(tuple(parse(unit) for unit in value["units"]), kept, lost, answers)
+        return cls(tuple(map(parse, typed(list[str], value["units"]))), kept, lost, answers)

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from editkit.errors import EditkitError
+from editkit.evidence.typed import document, typed
 from editkit.units import Unit, parse
 
 
@@ -68,20 +70,55 @@ class Localization:
         return json.dumps(_finite(value), indent=2, default=float) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> Localization:
-        value = json.loads(text)
-        order = tuple(
-            Effect(
-                parse(row["unit"]),
-                *(_number(row[key]) for key in ("effect", "low", "high", "p", "selectivity")),
-                given=tuple(parse(name) for name in row.get("given", ())),
-                stability=_number(row.get("stability")),
+    def from_json(cls, text: str, *, where: str = "localization.json") -> Localization:
+        """Back from ``to_json``.
+
+        Raises:
+            EditkitError: naming ``where`` when the text is no localization.
+        """
+        try:
+            told = typed(_Told, document(text))
+            order = tuple(
+                Effect(
+                    parse(row.unit),
+                    *(_number(each) for each in (row.effect, row.low, row.high, row.p, row.selectivity)),
+                    given=tuple(map(parse, row.given)),
+                    stability=_number(row.stability),
+                )
+                for row in told.order
             )
-            for row in value["order"]
-        )
-        universal, formats = (tuple(parse(name) for name in value.get(key, ())) for key in ("universal", "formats"))
-        method, seed, evaluations = (value[key] for key in ("method", "seed", "evaluations"))
-        return cls(method, seed, evaluations, order, universal, value["found"], value["diagnostics"], formats)
+            universal, formats = (tuple(map(parse, names)) for names in (told.universal, told.formats))
+        except (ValueError, TypeError, RecursionError, EditkitError) as error:
+            raise EditkitError(f"{where}: expected what a search found, found something else: {error}.") from error
+        return cls(told.method, told.seed, told.evaluations, order, universal, told.found, told.diagnostics, formats)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """An effect as it is in the file: units by name, unknown numbers null."""
+
+    unit: str
+    effect: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    selectivity: float | None
+    given: tuple[str, ...] = ()
+    stability: float | None = None
+
+
+@dataclass(frozen=True)
+class _Told:
+    """The whole file."""
+
+    method: str
+    seed: int
+    evaluations: float
+    order: tuple[_Row, ...]
+    found: bool
+    diagnostics: dict[str, Any]
+    universal: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ()
 
 
 def _finite(value: Any) -> Any:
@@ -96,4 +133,4 @@ def _finite(value: Any) -> Any:
 
 
 def _number(value: float | None) -> float:
-    return float("nan") if value is None else float(value)
+    return math.nan if value is None else value

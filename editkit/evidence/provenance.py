@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from editkit.errors import EditkitError
+from editkit.evidence.typed import document, typed
 
 Source = Literal["hub", "local", "bundled"]
 Format = Literal["checkpoint", "lora", "evidence"]
@@ -99,14 +100,8 @@ class Provenance:
             EditkitError: naming ``where`` when the text is not a provenance.
         """
         try:
-            value = json.loads(text)
+            return typed(cls, document(text))
         except (ValueError, RecursionError) as error:
             raise EditkitError(f"{where} is not JSON: {error}.") from error
-        try:
-            base = dict(value["base"])
-            for key in ("notices", "tags", "languages"):
-                base[key] = tuple(base.get(key, ()))
-            shape = tuple(LayerShape(**layer) for layer in value.get("shape", ()))
-            return cls(**{**value, "base": BaseModel(**base), "shape": shape})
-        except (TypeError, KeyError, ValueError) as error:
+        except TypeError as error:
             raise EditkitError(f"{where}: expected the provenance of a run, found something else: {error}.") from error

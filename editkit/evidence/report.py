@@ -22,6 +22,7 @@ from editkit.evidence.noise import widened
 from editkit.evidence.power import ALPHA, detectable
 from editkit.evidence.row import Row, from_json, to_json
 from editkit.evidence.strong_heads import StrongHeads
+from editkit.evidence.typed import document, typed
 from editkit.evidence.verdict import Criteria, RandomHeads, Verdict, judge
 
 
@@ -80,15 +81,15 @@ class EvalReport:
             EditkitError: naming ``where`` and what is missing.
         """
         try:
-            value: Any = json.loads(text)
-            null, strong, verdict = value["random_heads"], value.get("strong_heads"), value["verdict"]
+            value: Any = document(text)
+            null, strong = value["random_heads"], value.get("strong_heads")
             return cls(
                 tuple(from_json(row) for row in value["rows"]),
-                None if null is None else RandomHeads(**null | {"deltas": tuple(null["deltas"])}),
-                Criteria(**value["criteria"]),
-                Verdict(verdict["met"], tuple(verdict["reasons"]), verdict["status"]),
+                None if null is None else typed(RandomHeads, null),
+                typed(Criteria, value["criteria"]),
+                typed(Verdict, value["verdict"]),
                 tuple(from_json(row) for row in value.get("noise", [])),
-                None if strong is None else StrongHeads(**strong | {"deltas": tuple(strong["deltas"])}),
+                None if strong is None else typed(StrongHeads, strong),
             )
         except (ValueError, RecursionError) as error:
             raise EditkitError(f"{where} is not JSON: {error}.") from error

@@ -19,6 +19,7 @@ from editkit.evidence import intervals, margin_test, paired_tests, samples
 from editkit.evidence.intervals import Interval
 from editkit.evidence.margin_test import Flips
 from editkit.evidence.share_left import share_left
+from editkit.evidence.typed import typed
 from editkit.tasks.task import Score
 
 Role = Literal["target", "retain", "transfer", "also"]
@@ -173,5 +174,4 @@ def from_json(value: dict[str, Any]) -> Row:
     fields: dict[str, Any] = dict(value)
     collapse = fields.pop("collapse", {"before": 0.0, "after": 0.0})
     fields |= {"collapse_before": collapse["before"], "collapse_after": collapse["after"]}
-    fields |= {name: Interval(**fields[name]) for name in ("before", "after", "delta")}
-    return Row(**fields)
+    return typed(Row, fields)

@@ -102,9 +102,10 @@ def _with_override(
 
 def _rendered_with(out: Path, reasons: tuple[str, ...]) -> dict[str, bytes]:
     """Provenance, card and page of a measured removal, rendered again with the override recorded."""
-    outcome = evidence_folder.read(out)
-    provenance = replace(outcome.provenance, override=" ".join(reasons))
-    card, page = evidence_folder.texts(replace(outcome, provenance=provenance))
+    with evidence_folder.doubted(out):
+        outcome = evidence_folder.read(out)
+        provenance = replace(outcome.provenance, override=" ".join(reasons))
+        card, page = evidence_folder.texts(replace(outcome, provenance=provenance))
     made = {"editkit/provenance.json": provenance.to_json(), "README.md": card, "editkit/report.html": page}
     return {path: text.encode() for path, text in made.items()}
 

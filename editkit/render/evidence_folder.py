@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from editkit.checkpoints.files import printable
 from editkit.checkpoints.staging import beside
 from editkit.checkpoints.unshipped import FIGURES
 from editkit.edit import Edit
-from editkit.errors import EditkitError, IntegrityError
+from editkit.errors import EditkitError, IntegrityError, first_line
 from editkit.evidence import examples
 from editkit.evidence.attacks import NAME, Attacks
 from editkit.evidence.exhibits import Exhibits
@@ -105,6 +107,20 @@ def read(out: Path) -> Outcome:
     )
 
 
+@contextmanager
+def doubted(out: Path) -> Iterator[None]:
+    """Evidence of others: every value may be of its kind, and what is computed from them still end in an error.
+
+    Raises:
+        IntegrityError: in place of that error.
+    """
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        said = printable(first_line(error))
+        raise IntegrityError(f"{printable(str(out))}: the evidence does not hold together: {said}.") from error
+
+
 def render_again(out: Path) -> None:
     """Render card, figures and page from the evidence again, and record their new hashes in the manifest.
 
@@ -117,7 +133,8 @@ def render_again(out: Path) -> None:
     if faults:
         wrong = "; ".join(f"{printable(name)}: {what}" for name, what in faults[:20])
         raise IntegrityError(f"{printable(str(out))} is not what editkit wrote, so nothing was rendered: {wrong}.")
-    render(out, read(out))
+    with doubted(out):
+        render(out, read(out))
     manifest.write(out, record)
 
 

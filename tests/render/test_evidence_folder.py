@@ -5,6 +5,7 @@ If one fails: a file that somebody put into an output passes as editkit's own.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,17 @@ def test_a_strangers_file_is_not_sealed(tmp_path: Path, name: str) -> None:
     with pytest.raises(IntegrityError, match="not in the manifest"):
         evidence_folder.render_again(tmp_path)
     assert (tmp_path / manifest.NAME).read_bytes() == before
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_evidence_that_does_not_hold_together_is_one_clear_error(tmp_path: Path) -> None:
+    """Each value is of its kind, but one lacks what another promises."""
+    good = evidence()
+    evidence_folder.write(tmp_path, good)
+    localization = replace(good.localization, diagnostics={"together": {"units": 3}})
+    (tmp_path / "editkit" / "localization.json").write_text(localization.to_json())
+    manifest.write(tmp_path, Manifest("checkpoint", good.edit.base, {}))
+    before = (tmp_path / "README.md").read_bytes()
+    with pytest.raises(IntegrityError, match="does not hold together"):
+        evidence_folder.render_again(tmp_path)
+    assert (tmp_path / "README.md").read_bytes() == before
