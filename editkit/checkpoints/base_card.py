@@ -77,7 +77,7 @@ def front_matter(text: str) -> dict[str, Any]:
     try:
         text = text[:100_000]
         value = yaml.load(text.split("---", 2)[1], yaml.BaseLoader) if text.startswith("---") else {}  # "no": Norwegian
-    except (yaml.YAMLError, RecursionError, IndexError):
+    except (yaml.YAMLError, ValueError, RecursionError, IndexError):
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -172,7 +172,7 @@ def _of_layer(fields: Fields, layer: int, names: tuple[str, ...]) -> int | None:
     """A per-layer value if there is one, else the model's."""
     exceptions = fields.get("per_layer_config")
     exceptions = exceptions if isinstance(exceptions, dict) else {}
-    exception = next((exceptions[key] for key in exceptions if str(key).isdecimal() and int(key) == layer), {})
+    exception = next((exceptions[key] for key in exceptions if str(key) == str(layer)), {})
     listed = fields.get("num_attention_heads_per_layer") if names is HEADS else None
     if isinstance(listed, list) and layer < len(listed):
         return _first({"heads": listed[layer]}, ("heads",))

@@ -16,10 +16,10 @@ from editkit.errors import EditkitError, first_line
 from editkit.models.batch_budget import first_batch
 from editkit.models.language_model import TOKENS_PER_BATCH, LanguageModel
 from editkit.models.placement import Placement
-from editkit.models.shared_layers import REFUSALS, shareable
+from editkit.models.shared_layers import shareable
 
-_UNLOADABLE = (*REFUSALS, OSError, ImportError)
-"""What transformers raises for files that it cannot make a model or a tokenizer of."""
+SAMPLE = "Say a number, please."
+"""What every tokenizer must be able to write."""
 
 
 def load(
@@ -71,7 +71,9 @@ def load_source(source: Source, placement: Placement = Placement(), *, check: bo
             ignore_mismatched_sizes=True,
             **options,
         )  # pyright: ignore[reportGeneralTypeIssues]
-    except _UNLOADABLE as error:
+    except EditkitError:
+        raise
+    except Exception as error:  # what transformers raises for odd files, nobody can list
         raise EditkitError(
             f"{source.base.model} cannot be loaded as a causal language model: {first_line(error).rstrip('. ')}. "
             + (_leave(error) or "`editkit inspect` shows what its files say.")
@@ -111,7 +113,8 @@ def _with_words(source: Source, auto: Any, trust_remote_code: bool) -> Any:
     try:
         tokenizer = auto.from_pretrained(source.directory, trust_remote_code=trust_remote_code)
         words = set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens)
-    except _UNLOADABLE as error:
+        tokenizer(SAMPLE, add_special_tokens=False)  # settings of the wrong kind are met only here
+    except Exception as error:  # tokenizers raises nothing more precise
         said = " ".join(str(error).split())[:300].rstrip(".")
         raise EditkitError(
             f"{source.base.model}: its tokenizer cannot be used: {said}. {_leave(error) or advice}"
@@ -129,7 +132,7 @@ def _leave(error: BaseException) -> str:
 
 def _require_fit(source: Source, network: Any, tokenizer: Any) -> None:
     """Refuse the tokenizer of another model. Its special tokens may lie beyond the embeddings: some are never used."""
-    sample = tokenizer("Say a number, please.", add_special_tokens=False)["input_ids"]
+    sample = tokenizer(SAMPLE, add_special_tokens=False)["input_ids"]
     rows, most = network.get_input_embeddings().weight.shape[0], max(sample, default=0)
     if most >= rows:
         raise EditkitError(

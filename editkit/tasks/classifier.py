@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from editkit.errors import EditkitError, first_line
+from editkit.printable import printable
 
 KEYS = ("model", "revision", "label")
 EXAMPLE = "{classifier: {model: owner/name, label: toxic}}"
@@ -27,6 +28,8 @@ LOCAL = "sha256:"
 """How the version of a directory begins."""
 LONGEST = 20_000
 """Characters of an answer that reach the tokenizer, which cuts at the model's own length."""
+MOST_LABELS = 100_000
+"""No classifier has as many."""
 UNLIMITED = 1_000_000
 """A tokenizer that names a greater length knows none."""
 
@@ -98,7 +101,8 @@ def read(setting: Any, *, where: str, folder: Path) -> Classifier:
     labels = _labels(config, where, keys["model"])
     if keys["label"] not in labels:
         raise EditkitError(
-            f"{where}: the classifier {keys['model']} has no label {keys['label']!r}. Its labels: {', '.join(labels)}."
+            f"{where}: the classifier {keys['model']} has no label {keys['label']!r}. "
+            f"Its labels: {printable(', '.join(labels))}."
         )
     return Classifier(name, _digest(directory) if local else config.parent.name, keys["label"])
 
@@ -123,6 +127,8 @@ def _labels(config: Path, where: str, name: str) -> list[str]:
         if fields.get("problem_type") == "regression":
             raise EditkitError(f"{where}: {name} gives numbers, not probabilities of labels. Name a classifier.")
         count = fields.get("num_labels", 2)
+        if not 0 < count <= MOST_LABELS:
+            raise ValueError(f"num_labels is {count!r:.60}")
         return [str(label) for label in (fields.get("id2label") or {n: f"LABEL_{n}" for n in range(count)}).values()]
     except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise EditkitError(
@@ -160,7 +166,7 @@ def _loaded(name: str, version: str) -> tuple[Any, Any, int]:
             dtype="float32",
             output_loading_info=True,
         )
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+    except Exception as error:  # what transformers raises for odd files, nobody can list
         raise EditkitError(
             f"The classifier {name} cannot be loaded: {first_line(error)} It must be a sequence classifier of "
             "transformers with its weights in safetensors."

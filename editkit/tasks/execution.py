@@ -160,11 +160,11 @@ def _example(make: MakeExample, row: Any, line: int, where: str) -> Example:
     try:
         example = make(row)
         values = [each for value in example.facts.values() for each in (value if isinstance(value, list) else [value])]
-        if not all(isinstance(value, str) for value in values):
+        if not all(isinstance(value, str) for value in (example.id, example.prompt, *values)):
             raise TypeError("its parts are texts and lists of texts")
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise EditkitError(
-            f"{where}, line {line}: not a row of this data set, {error!r}; see editkit/tasks/execution.py."
+            f"{where}, line {line}: not a row of this data set, {error!r:.200}; see editkit/tasks/execution.py."
         ) from error
     return example
 

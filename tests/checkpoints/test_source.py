@@ -22,6 +22,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from editkit.checkpoints import convert, headers
+from editkit.checkpoints.base_card import front_matter
 from editkit.checkpoints.source import resolve
 from editkit.checkpoints.staging import check_free
 from editkit.edit import Base, Edit
@@ -368,3 +369,9 @@ def test_a_full_disk_is_said_before_and_while_pickles_are_converted(
     (base / "config.json").write_text((base / "config.json").read_text() + " ")
     with pytest.raises(EditkitError, match="EDITKIT_CACHE.*of disk"):
         resolve(base)
+
+
+def test_a_card_of_the_base_that_cannot_be_read_is_as_if_there_were_none() -> None:
+    """The library of YAML raises errors of other kinds for characters that are none."""
+    for text in ('license: "\\U00110000"', "license: [", "[" * 3000):
+        assert front_matter(f"---\n{text}\n---\n") == {}
