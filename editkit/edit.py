@@ -74,19 +74,19 @@ class Edit:
             raise EditkitError(f"{where}: expected a JSON object, found {type(value).__name__}.")
         if value.get("format") != FORMAT:
             raise EditkitError(
-                f"{where}: expected format {FORMAT}, found {value.get('format')!r}; another editkit wrote it."
+                f"{where}: expected format {FORMAT}, found {value.get('format')!r:.60}; another editkit wrote it."
             )
         base, names = value.get("base"), value.get("units")
         if not isinstance(base, dict) or not isinstance(base.get("model"), str) or not _is_text(base["model"]):
-            raise EditkitError(f'{where}: "base" must be an object with the name of a "model", found {base!r}.')
+            raise EditkitError(f'{where}: "base" must be an object with the name of a "model", found {base!r:.60}.')
         revision = base.get("revision")
         if revision is not None and not (isinstance(revision, str) and _is_text(revision)):
-            raise EditkitError(f'{where}: "base.revision" must be text or null, found {revision!r}.')
+            raise EditkitError(f'{where}: "base.revision" must be text or null, found {revision!r:.60}.')
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise EditkitError(f'{where}: "units" must be a list of names like "L3H5", found {names!r}.')
+            raise EditkitError(f'{where}: "units" must be a list of names like "L3H5", found {names!r:.60}.')
         edit = cls(Base(base["model"], revision), frozenset(parse(name) for name in names))
         if names and value.get("kind") != edit.kind:
-            raise EditkitError(f'{where}: "kind" is {value.get("kind")!r} but the units are of kind {edit.kind!r}.')
+            raise EditkitError(f'{where}: "kind" is {value.get("kind")!r:.60} but the units are of kind {edit.kind!r}.')
         return edit
 
 

@@ -56,7 +56,7 @@ def parse(text: str) -> Unit:
     match = _UNIT.fullmatch(text.strip())
     if match is None:
         raise EditkitError(
-            f"{text.strip()!r} names no head and no neuron: expected a form like L16H21 or L3N4012, counted from 0."
+            f"{text.strip()!r:.60} names no head and no neuron: expected a form like L16H21 or L3N4012, counted from 0."
         )
     layer, head, expert, neuron = match.groups()
     if head is not None:

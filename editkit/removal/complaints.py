@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -18,6 +19,8 @@ from editkit.errors import EditkitError
 
 Table = TypeVar("Table", bound=BaseModel)
 
+MOST = 20
+"""Mistakes that are told at once."""
 _OWN = re.compile(r"str|(function-|literal\[|constrained-|dict\[).*")
 """Parts of a place that pydantic adds: which of several allowed kinds was tried."""
 
@@ -35,7 +38,9 @@ def validated(value: Any, table: type[Table], where: str = "") -> Table:
         return table.model_validate(value)
     except ValidationError as error:
         before = f"{where}: " if where else ""
-        raise EditkitError("\n".join(f"{before}{line}" for line in _complaints(error, table))) from error
+        lines = [f"{before}{line}" for line in islice(_complaints(error, table), MOST)]
+        more = error.error_count() - len(lines)
+        raise EditkitError("\n".join(lines) + (f"\n{before}and {more} more mistakes." if more else "")) from error
 
 
 def _complaints(error: ValidationError, table: type[BaseModel]) -> Iterator[str]:
@@ -45,14 +50,14 @@ def _complaints(error: ValidationError, table: type[BaseModel]) -> Iterator[str]
         keys = mistake["loc"][-1:] if mistake["type"] in ("extra_forbidden", "missing") else ()
         steps = mistake["loc"][: len(mistake["loc"]) - len(keys)]
         path = [*(step for step in steps if not _OWN.fullmatch(str(step))), *keys]
-        key, actual = ".".join(map(str, path)), f"found {mistake['input']!r:.60}"
+        key, actual = ".".join(map(str, path))[:200], f"found {mistake['input']!r:.60}"
         if mistake["type"] == "extra_forbidden":
             known = list(_table_at(path[:-1], table).model_fields)
             yield f"unknown key {key!r}{nearest(str(path[-1]), known)}. Known keys: {', '.join(known)}."
         elif mistake["type"] == "missing":
             yield f"the key {key!r} is missing."
         elif mistake["type"] == "value_error":
-            yield f"{key}: {mistake.get('ctx', {})['error']}"
+            yield f"{key}: {mistake.get('ctx', {})['error']}".removeprefix(": ")
         elif mistake["type"] == "too_short":
             yield f"{key}: expected at least {mistake.get('ctx', {})['min_length']} in this list, {actual}."
         else:

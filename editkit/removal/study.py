@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -28,7 +29,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from editkit.errors import EditkitError
 from editkit.evidence.localization import Localization
@@ -41,6 +42,8 @@ from editkit.units import Unit, parse, show
 
 BUNDLED = "bundled"
 """The model name that stands for the organism."""
+MOST_CELLS = 100_000
+"""Of one study: short lists multiply to more than any machine measures."""
 
 
 class _Strict(BaseModel):
@@ -89,6 +92,13 @@ class Study(_Strict):
     """How many of the heads found are removed, one number after the other."""
     seeds: tuple[int, ...] = (0,)
     """One search for each."""
+
+    @model_validator(mode="after")
+    def _countable(self) -> Study:
+        count = math.prod(map(len, (self.models, self.capabilities, self.methods, self.heads, self.seeds)))
+        if count > MOST_CELLS:
+            raise ValueError(f"the grid has {count:,} cells, and at most {MOST_CELLS:,} are run: shorten a list")
+        return self
 
 
 @dataclass(frozen=True)
@@ -241,7 +251,7 @@ def run(
 def _ranking(cell: Cell, work: Path, locate: Locate) -> Localization:
     path = work / "rankings" / f"{cell.search}.json"
     if path.is_file():
-        return Localization.from_json(path.read_text("utf-8"))
+        return Localization.from_json(path.read_bytes().decode("utf-8", "replace"), where=str(path))
     ranking = locate(cell)
     _save(path, ranking.to_json())
     return ranking
@@ -258,7 +268,7 @@ def _read(path: Path, cell: Cell) -> Result:
             float(value["evaluations"]),
             EvalReport.from_json(json.dumps(value["report"]), where=str(path)),
         )
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise EditkitError(
             f"{path} is not a cell of a study: {error!r}. Delete it, and it is measured again."
         ) from error

@@ -65,3 +65,10 @@ def test_the_reference_has_every_key_as_it_is_read() -> None:
     for model in key_reference.SECTIONS.values():
         for key in model.model_fields:
             assert f"| `{key}` |" in page
+
+
+def test_of_many_mistakes_the_first_are_told() -> None:
+    text = GOOD + "".join(f"key{at}: 1\n" for at in range(500))
+    with pytest.raises(EditkitError, match="and 480 more mistakes") as caught:
+        recipe.parse(text, where="mine.yaml")
+    assert str(caught.value).count("\n") == 20

@@ -238,3 +238,24 @@ def test_built_in_studies_are_found_by_name() -> None:
     assert study.named("mine.yaml") == Path("mine.yaml")
     with pytest.raises(EditkitError, match="no study 'doses'.*did you mean 'dose'"):
         study.named("doses")
+
+
+def test_a_grid_that_no_machine_measures_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    """Three lists of a few kB multiply to more cells than fit in memory."""
+    numbers = list(range(1, 1001))
+    grid = {"study": "x", "models": ["bundled"] * 1000, "methods": ["css"], "heads": numbers, "seeds": numbers}
+    capability = {"recipe": {"capability": "a", "target": "swear", "retain": ["rhyme"]}}
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(grid | {"capabilities": [capability]}))
+    with pytest.raises(EditkitError, match="1,000,000,000 cells, and at most 100,000"):
+        study.read(path)
+
+
+def test_a_broken_ranking_is_named(tmp_path: Path) -> None:
+    measured(tmp_path, Bench())
+    [cell, *_] = study.cells(GRID)
+    (tmp_path / "cells" / f"{cell.key}.json").unlink()
+    for content in (b"", b"{}", b"\xff"):
+        (tmp_path / "rankings" / f"{cell.search}.json").write_bytes(content)
+        with pytest.raises(EditkitError, match=cell.search):
+            study._ranking(cell, tmp_path, Bench().locate)
