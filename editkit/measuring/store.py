@@ -164,11 +164,13 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
             connection.execute("BEGIN IMMEDIATE")
             application = connection.execute("PRAGMA application_id").fetchone()[0]
             version = connection.execute("PRAGMA user_version").fetchone()[0]
-            empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-            if empty and application == 0:
+            kinds, strange = connection.execute("SELECT count(*), sum(rootpage = 0) FROM sqlite_master").fetchone()
+            if not kinds and application == 0:
                 _run(connection, _SCHEMA)
                 connection.execute(f"PRAGMA application_id = {_APPLICATION}")
                 return
+            if application == _APPLICATION and strange:  # a view may have no end, and a trigger changes what is put
+                raise EditkitError(f"{path} holds views or triggers, which editkit never makes. Choose another --work.")
             if application == _APPLICATION and version == 2:
                 connection.create_function("checksum_of", 6, _checksum, deterministic=True)
                 _run(connection, _FROM_2)

@@ -223,3 +223,22 @@ def test_a_kill_loses_at_most_the_batch_in_flight(tmp_path: Path) -> None:
         stored = set(store.get(store.space({"task": "a"}), Knockout()))
     assert {f"{batch}/{i}" for batch in seen for i in range(10)} <= stored
     assert len(stored) % 10 == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE cell RENAME TO c; CREATE VIEW cell AS SELECT * FROM c",
+        "CREATE TRIGGER t AFTER INSERT ON space BEGIN DELETE FROM space; END",
+    ],
+)
+def test_a_store_of_views_and_triggers_is_refused(tmp_path: Path, change: str) -> None:
+    """A view may have no end, and a trigger may lose what was put."""
+    path = tmp_path / "measurements.sqlite"
+    with opened(path):
+        pass
+    connection = sqlite3.connect(path)
+    connection.executescript(change)
+    connection.close()
+    with pytest.raises(EditkitError, match="views or triggers"), opened(path) as store:
+        store.space({"task": "a"})
