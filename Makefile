@@ -9,6 +9,7 @@
 # make cards     write the example cards again
 # make docs      make the site of all pages, build/site, and check every link; runs the notebook
 # make kill N=100  kill commands at random moments, run them again, compare every byte
+# make fuzz MINUTES=60  give every loader odd files: each ends in success or in one clear error; what does not is kept
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -22,7 +23,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist work
 # Modules are compiled once, not by each process again: tests start hundreds.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo real test test-commit test-all check oldest cards docs kill clean
+.PHONY: demo real test test-commit test-all check oldest cards docs kill fuzz clean
 
 demo: .venv/installed
 	@rm -rf $(OUT)
@@ -84,6 +85,9 @@ docs: .venv/site
 
 kill: .venv/tools
 	$(BIN)/python -m benchmarks.kill -n $(or $(N),100)
+
+fuzz: .venv/tools
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fuzz --minutes $(or $(MINUTES),60) $(and $(SEED),--seed $(SEED))
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache

@@ -1,1 +1,1 @@
-"""Checkpoints made to mislead, crash or escape: see ``corpus.py``."""
+"""Checkpoints made to mislead, crash or escape: see ``cases.py``; and what fuzzing keeps: ``corpus/``."""

@@ -28,7 +28,7 @@ from editkit.writing.export import EXPORTS, checkpoint
 from editkit.writing.undo import undo
 from editkit.writing.verify import verify
 from tests import small_checkpoints as checkpoints
-from tests.hostile.corpus import CASES, RECORDS
+from tests.hostile.cases import CASES, RECORDS
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from editkit.planning.inspection import Inspection, inspect
 from editkit.tasks.builtin import TASKS
 from tests import small_checkpoints as checkpoints
 from tests import tiny
-from tests.hostile.corpus import CASES
+from tests.hostile.cases import CASES
 from tests.hub.server import Hub
 
 SIZES = {"F32": 4, "BF16": 2, "F8_E4M3": 1, "I32": 4, "I8": 1, "U8": 1}
