@@ -145,11 +145,12 @@ def watched(place: Path) -> Iterator[list[str]]:
         sys.addaudithook(_noted)
         _hooked.append(True)
     _strayed.clear()
-    _place = place
+    _place, compiled = place, sys.dont_write_bytecode
+    sys.dont_write_bytecode = True  # what Python keeps of the modules that it imports is no loader's doing
     try:
         yield _strayed
     finally:
-        _place = None
+        _place, sys.dont_write_bytecode = None, compiled
 
 
 _hooked: list[bool] = []
