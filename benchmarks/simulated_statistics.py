@@ -245,8 +245,10 @@ def batches(rng: np.random.Generator) -> str:
         seen = [looked(*first, *more) for first, more in zip(few, rest, strict=True)]
         refused, kept, asked = zip(*seen, strict=True)
         whole = [[first[0] + more[0], first[1] + more[1]] for first, more in zip(few, rest, strict=True)]
-        alone = [np.mean([over(*pair, n) for pair in pairs]) for pairs, n in ((few, FIRST), (whole, WHOLE))]
-        once = np.mean([less(*pair, WHOLE, 0.05) for pair in whole])
+        alone = [
+            np.mean([over(lost, gained, n) for lost, gained in pairs]) for pairs, n in ((few, FIRST), (whole, WHOLE))
+        ]
+        once = np.mean([less(lost, gained, WHOLE, 0.05) for lost, gained in whole])
         shares = [f"{100 * share:.1f}" for share in (*alone, np.mean(refused))]
         shares += [f"{np.mean(asked):.0f}", f"{100 * once:.0f}", f"{100 * np.mean(kept):.0f}"]
         lines.append(f"| {churn:.0%} | {loss:.0%} | {' | '.join(shares)} |")
