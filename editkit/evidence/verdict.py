@@ -107,6 +107,11 @@ def judge(
     return Verdict(False, reasons, "reduced" if reduced else "goal-missed")
 
 
+def level(first: int | None) -> float:
+    """The level of *kept*, where a first batch of so many examples is asked, or all at once."""
+    return ALPHA if first is None else TWICE
+
+
 def standing(row: Row, criteria: Criteria) -> Standing:
     """What is shown of a retained task: ``kept``, its loss is below the budget; ``lost``, it is beyond; or neither."""
     if row.delta.high < -criteria.damage_each:

@@ -24,8 +24,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
 
 from editkit.errors import EditkitError
-from editkit.evidence.power import ALPHA
-from editkit.evidence.verdict import TWICE, Criteria
+from editkit.evidence.verdict import Criteria, level
 from editkit.removal.complaints import nearest, validated
 from editkit.tasks import strict_yaml
 
@@ -137,8 +136,7 @@ class Recipe(Strict):
 
     @property
     def criteria(self) -> Criteria:
-        level = ALPHA if self.examples.first is None else TWICE
-        return Criteria(goal=self.goal, damage_each=self.damage.each, damage_mean=self.damage.mean, level=level)
+        return Criteria(self.goal, self.damage.each, self.damage.mean, level(self.examples.first))
 
 
 def read(name: str) -> Recipe:

@@ -22,7 +22,7 @@ from editkit.evidence import examples
 from editkit.evidence.examples import answered
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.recomputed import differences, recomputed
-from editkit.evidence.verdict import Criteria
+from editkit.evidence.verdict import Criteria, level
 from editkit.printable import printable
 from editkit.render import evidence_folder
 from editkit.writing import manifest
@@ -92,7 +92,8 @@ def _demanded(out: Path, outcome: Outcome) -> Iterator[str]:
     if recipe is None:
         yield f"{manifest.NAME}: holds no recipe"
         return
-    demanded = Criteria(recipe["goal"], recipe["damage"]["each"], recipe["damage"]["mean"])
+    damage, first = recipe["damage"], recipe.get("examples", {}).get("first")  # older releases name none
+    demanded = Criteria(recipe["goal"], damage["each"], damage["mean"], level(first))
     if outcome.report.criteria != demanded:
         yield f"{REPORT}: criteria: the recipe says {demanded}, found {outcome.report.criteria}"
     targets = 1 if isinstance(recipe["target"], str | dict) else len(recipe["target"])

@@ -130,8 +130,7 @@ FORGERIES: dict[str, tuple[Forgery, str]] = {
         "is not in the form that editkit writes",
     ),
     "a bomb of braces": (text("editkit/report.json", "{", "[" * 200_000 + "{"), "is not JSON"),
-    "another kind of value": (report(put("seeds", to={"run": "x"}), "provenance.json"), "cannot be read"),
-    "no seed": (report(put("seeds", to={}), "provenance.json"), "cannot be read"),
+    "no seed": (report(put("seeds", to={}), "provenance.json"), "does not hold together"),
 }
 
 
