@@ -121,7 +121,7 @@ def tried(name: str, left: float, number: int) -> Tally:
                 f"{kind} at {' '.join(place.groups()) if place else 'no place'}", (trace[:600], running)
             )
         elif process.exitcode:
-            raise SystemExit(f"{name}: the valid input was not even prepared")
+            raise SystemExit(f"{name}: it ended with {process.exitcode}, and not of an input")
     return tally
 
 
@@ -199,13 +199,15 @@ def trial(
 @contextmanager
 def silent(noise: Path) -> Iterator[None]:
     """What libraries say of odd files goes to a file."""
-    stderr = os.dup(2)
+    before = [os.dup(stream) for stream in (1, 2)]
     with open(noise, "w") as file:
-        os.dup2(file.fileno(), 2)
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
     try:
         yield
     finally:
-        os.dup2(stderr, 2)
+        for stream, own in zip((1, 2), before, strict=True):
+            os.dup2(own, stream)
 
 
 def settled(place: Path) -> None:

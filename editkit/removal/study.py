@@ -34,6 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from editkit.errors import EditkitError
 from editkit.evidence.localization import Localization
 from editkit.evidence.report import EvalReport
+from editkit.evidence.typed import document, typed
 from editkit.removal import recipe as recipes
 from editkit.removal.complaints import nearest, validated
 from editkit.removal.recipe import Method, Recipe, Spec
@@ -259,18 +260,18 @@ def _ranking(cell: Cell, work: Path, locate: Locate) -> Localization:
 
 def _read(path: Path, cell: Cell) -> Result:
     try:
-        value = json.loads(path.read_text("utf-8"))
+        value = document(path.read_text("utf-8"))
         return Result(
             cell,
-            frozenset(parse(name) for name in value["units"]),
-            tuple(parse(name) for name in value["universal"]),
-            bool(value["found"]),
-            float(value["evaluations"]),
+            frozenset(map(parse, typed(list[str], value["units"]))),
+            tuple(map(parse, typed(list[str], value["universal"]))),
+            typed(bool, value["found"]),
+            typed(float, value["evaluations"]),
             EvalReport.from_json(json.dumps(value["report"]), where=str(path)),
         )
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise EditkitError(
-            f"{path} is not a cell of a study: {error!r}. Delete it, and it is measured again."
+            f"{path} is not a cell of a study: {error!r:.200}. Delete it, and it is measured again."
         ) from error
 
 

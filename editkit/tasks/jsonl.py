@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from editkit.errors import EditkitError, first_line
+from editkit.printable import printable
 from editkit.tasks.degeneration import degeneration
 from editkit.tasks.plain import plain
 from editkit.tasks.scoring import NEED_ANSWER, OF_THE_ROW, SCORERS, Scorer, numbers, scorer
@@ -135,7 +136,7 @@ def task(
     if unknown or "prompts" not in table or "scorer" not in table:
         raise EditkitError(
             f"{where}: a task of your own needs the keys prompts and scorer, and may have {', '.join(KEYS[2:])}; "
-            f"found {', '.join(sorted(map(str, table))) or 'nothing'}."
+            f"found {printable(', '.join(sorted(map(str, table)))) or 'nothing'}."
         )
     path = folder / setting(table, "prompts", str, "", where)
     name = setting(table, "name", str, re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "prompts", where)

@@ -32,8 +32,8 @@ SECONDS = 10
 WAITING = 60
 """Seconds by the clock: a machine may be busy with other things."""
 BYTES = 2 << 30
-LONGEST = 4000
-"""Characters of a message: some list what is wrong line by line."""
+LONGEST = 16_000
+"""Characters of a message: ``verify`` lists up to fifty places, a line each."""
 KEPT = ("out", "cache", "tmp")
 """What a loader may write to, by the beginning of its name."""
 
@@ -72,6 +72,8 @@ def attempt(loader: Loader, place: Path, content: bytes) -> str:
     Raises:
         Broken: naming the law.
     """
+    for beside in place.glob(f"{loader.file}-*"):  # the journal of a database that was there before
+        beside.unlink()
     (place / loader.file).write_bytes(content)
     before = present(place, loader)
     try:

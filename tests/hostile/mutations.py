@@ -244,7 +244,7 @@ def lines(seeds: Sequence[bytes], odd: Sequence[str], *, rows: bool = False) -> 
             if how == "row" and content[at].strip().startswith("{"):
                 try:
                     content[at] = written(changed(draw, read(content[at].encode()), JSON, 2)).replace("\n", " ")
-                except ValueError:
+                except (ValueError, RecursionError):  # a row that was changed before
                     continue
             elif how == "value":
                 key, colon, _ = content[at].partition(":")
