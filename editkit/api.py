@@ -172,14 +172,15 @@ def remove_capability(
 
 def _audited(ledger: Ledger, wanted: Capability, outcome: Outcome, seed: int) -> Attacks | None:
     """All audits, recorded; a warning where they cannot be made: the checkpoint stands."""
-    from editkit.audits import AUDITS
+    from editkit.audits import chosen
     from editkit.audits.output import record
     from editkit.audits.run import audited
     from editkit.audits.subject import BUDGETS, subject_of
 
     try:
-        subject = subject_of(ledger, outcome.edit.units, wanted, BUDGETS[wanted.recipe.audits], seed=seed)
-        return record(outcome.out, audited(subject, AUDITS, outcome.edit))
+        budget = BUDGETS[wanted.recipe.audits]
+        subject = subject_of(ledger, outcome.edit.units, wanted, budget, seed=seed)
+        return record(outcome.out, audited(subject, chosen(budget.name), outcome.edit))
     except EditkitError as error:
         warnings.warn(f"Not audited: {error}", stacklevel=3)
         return None

@@ -1,6 +1,6 @@
 """Attacks on a removal: what brings the capability back, beside controls, at which cost.
 
-    attacks = audited(subject, AUDITS, edit)
+    attacks = audited(subject, chosen("quick"), edit)
     standing(attacks).sentence          "suppressed: the first token of the answer (prefill) brings back 96 % of swear"
 
 Each audit is a file with one function, ``audit(subject, rng) -> rows``.
@@ -8,7 +8,8 @@ Each audit is a file with one function, ``audit(subject, rng) -> rows``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from editkit.audits import (
     restored_units,
     rounding,
     sampling,
+    scaling,
     token_nats,
 )
 from editkit.audits.subject import Subject
@@ -40,9 +42,18 @@ AUDITS: Mapping[str, Audit] = {
     "restored-units": restored_units.audit,
     "rounding": rounding.audit,
     "noise": noise.audit,
+    "scaling": scaling.audit,
     "merge": merge.audit,
     "sampling": sampling.audit,
     "fine-tuning": fine_tuning.audit,
-    "relearning": relearning.audit,
+    **{name: partial(relearning.audit, name=name) for name in relearning.WAYS},
 }
 """By name, the cheap ones first."""
+
+QUICK = [name for name in AUDITS if name not in ("relearning-slices", "relearning-adapter")]
+"""What a removal ends with."""
+
+
+def chosen(budget: str, only: Collection[str] = ()) -> dict[str, Audit]:
+    """The audits that are wanted: by name, else all that the budget has time for."""
+    return {name: audit for name, audit in AUDITS.items() if name in (only or (QUICK if budget == "quick" else AUDITS))}

@@ -7,26 +7,35 @@ outcomes(subject.edited, Course(answers, rate=2e-4), {5: [question], 25: [questi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from editkit.audits.subject import Arm
+from editkit.audits.weights import changed, linear, slices
+from editkit.checkpoints.knockout import NOTHING
 from editkit.measuring.ledger import Question
 from editkit.measuring.store import Cell
+from editkit.models.adapter import adapted
 from editkit.models.knockout import knocked_out
-from editkit.models.training import Training, all_weights, trained
+from editkit.models.training import Parts, Training, all_weights, trained
 from editkit.tasks.task import Loglikelihood
+
+Trained = Literal["weights", "weights and slices", "adapter"]
+"""What an attacker trains: all weights, the zeroed slices held at zero; the slices too; an adapter beside the rest."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """All weights are trained on these answers; the units that are out stay out."""
+    """Training on these answers."""
 
     answers: tuple[Loglikelihood, ...]
     rate: float
     seed: int = 0
+    trained: Trained = "weights"
 
 
 def outcomes(
@@ -34,11 +43,12 @@ def outcomes(
 ) -> dict[int, list[list[Cell]]]:
     """The cells of each question after so many steps."""
     after = {steps: replace(arm.ledger, attack=_name(arm, course, steps)) for steps in asked}
+    out = NOTHING if course.trained == "weights and slices" else arm.out
 
     def answered(steps: int) -> list[list[Cell]]:
-        return [after[steps].cells(question, [arm.out])[0] for question in asked[steps]]
+        return [after[steps].cells(question, [out])[0] for question in asked[steps]]
 
-    if all(after[steps].holds(question, [arm.out]) for steps in asked for question in asked[steps]):
+    if all(after[steps].holds(question, [out]) for steps in asked for question in asked[steps]):
         return {steps: answered(steps) for steps in asked}
     cells: dict[int, list[list[Cell]]] = {}
     model, last = arm.model, max(asked)
@@ -52,14 +62,31 @@ def outcomes(
         rows = [model.encode(answer) for answer in course.answers]
         training, rng = Training(last, course.rate), np.random.default_rng(course.seed)
         with (
-            knocked_out(model.network, model.architecture, arm.out),
-            trained(model, all_weights(model.network), rows, training, rng, watch=watch),
+            knocked_out(model.network, model.architecture, out),
+            _open(arm, course) as parts,
+            trained(model, parts, rows, training, rng, watch=watch),
         ):
             pass
     return cells
 
 
+@contextmanager
+def _open(arm: Arm, course: Course) -> Iterator[Parts]:
+    """What is trained, while the block runs."""
+    network, own = arm.model.network, slices(arm.model, arm.out)
+    if course.trained == "weights and slices":
+        with changed(network, lambda name, weight: weight.masked_fill(own[name], 0) if name in own else None):
+            yield all_weights(network)
+    elif course.trained == "adapter":
+        beside = [name.removesuffix(".weight") for name in linear(network) if name not in own]
+        with adapted(network, beside, seed=course.seed) as parts:
+            yield parts
+    else:
+        yield all_weights(network)
+
+
 def _name(arm: Arm, course: Course, steps: int) -> str:
     """All that the weights depend on: the number of steps to come does not change those that were made."""
     answers = hashlib.sha256(repr(course.answers).encode()).hexdigest()
-    return f"{steps} steps at {course.rate} on {answers}, seed {course.seed}, without {arm.out.key.hex()}"
+    what = "" if course.trained == "weights" else f", of {course.trained}"
+    return f"{steps} steps at {course.rate} on {answers}, seed {course.seed}, without {arm.out.key.hex()}{what}"

@@ -1,6 +1,6 @@
 """An output of editkit under attack: checked first, attacked in memory; ``editkit/attacks.json`` records the result.
 
-attacks = audit_output(Path("no-swear"), AUDITS, BUDGETS["quick"])
+attacks = audit_output(Path("no-swear"), chosen("quick"), BUDGETS["quick"])
 """
 
 from __future__ import annotations

@@ -1,18 +1,22 @@
 """Fine-tuning on some of the capability's answers: how soon is the rest back?
 
-All weights are trained, the zeroed slices stay zero. The attacker takes the rate that soonest brings back what it holds
-back itself; what is scored lies in other clusters. The control: the same course in the model that never had it, else
-the same questions with each answer another's, which no model knows, in the edited one.
+    relearning            all weights are trained, the zeroed slices stay zero
+    relearning-slices     the zeroed slices are trained too
+    relearning-adapter    low-rank adapters beside every linear map that the edit leaves whole
+
+The attacker takes the rate that soonest brings back what it holds back itself; what is scored lies in other clusters.
+The control: the same course in the model that never had it, else the same questions with each answer another's, which
+no model knows, in the edited one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from editkit.audits.course import Course, outcomes
+from editkit.audits.course import Course, Trained, outcomes
 from editkit.audits.subject import Arm, Dose, Sample, Scores, Subject, mean, permuted
 from editkit.evidence.attacks import Attack, Control
 from editkit.measuring.answers import answers
@@ -25,46 +29,69 @@ HELD_BACK = 20
 """... on so many answers."""
 
 
-def audit(subject: Subject, rng: np.random.Generator) -> Iterator[Attack]:
+WAYS: Mapping[str, Trained] = {
+    "relearning": "weights",
+    "relearning-slices": "weights and slices",
+    "relearning-adapter": "adapter",
+}
+
+
+@dataclass(frozen=True)
+class _Training:
+    """What all courses of one attacker have in common."""
+
+    name: str
+    subject: Subject
+    sample: Sample
+    size: int
+    seed: int
+
+    def course(self, rate: float, sample: Sample | None = None) -> Course:
+        lessons = (sample or self.sample).lessons[: self.size]
+        return Course(tuple(lesson.answer for lesson in lessons), rate, self.seed, WAYS[self.name])
+
+
+def audit(subject: Subject, rng: np.random.Generator, *, name: str = "relearning") -> Iterator[Attack]:
     """One row per task, number of answers and steps."""
     seed = int(rng.integers(2**31))
     for sample in subject.targets:
         for size in sorted({min(size, len(sample.lessons)) for size in subject.budget.lessons} - {0}):
-            yield from _course(subject, sample, size, seed)
+            yield from _rows(_Training(name, subject, sample, size, seed))
 
 
-def _course(subject: Subject, sample: Sample, size: int, seed: int) -> Iterator[Attack]:
-    rate = _best_rate(subject, sample, size, seed)
-    attacked = _scores(subject, subject.edited, sample, size, Course((), rate, seed), others=True)
+def _rows(training: _Training) -> Iterator[Attack]:
+    subject, sample, size = training.subject, training.sample, training.size
+    rate = _best_rate(training)
+    attacked = _scores(training, subject.edited, sample, rate, others=True)
     name, lacks, control = "", True, None
     if subject.control.lacks:
-        name, control = subject.control.name, _scores(subject, subject.control, sample, size, Course((), rate, seed))
+        name, control = subject.control.name, _scores(training, subject.control, sample, rate)
     elif sample.named:
-        other = permuted(sample, np.random.default_rng(seed))
-        name = "edited, each answer another's"
-        control = _scores(subject, subject.edited, other, size, Course((), rate, seed))
+        other = permuted(sample, np.random.default_rng(training.seed))
+        name, control = "edited, each answer another's", _scores(training, subject.edited, other, rate)
     for steps, (scores, others) in attacked.items():
         dose = Dose(f"{steps} step{'s' * (steps > 1)} on {size} answers", steps, size)
         beside = Control(name, mean(control[steps][0]), lacks) if control else None
-        yield subject.row("relearning", dose, sample, Scores(scores), beside, others=others)
+        yield subject.row(training.name, dose, sample, Scores(scores), beside, others=others)
 
 
 def _scores(
-    subject: Subject, arm: Arm, sample: Sample, size: int, course: Course, *, others: bool = False
+    training: _Training, arm: Arm, sample: Sample, rate: float, *, others: bool = False
 ) -> dict[int, tuple[list[float], dict[str, float]]]:
     """After each number of steps: the sample's scores, and at 10 and at the end the change of other tasks."""
-    steps = subject.budget.steps
-    course = replace(course, answers=tuple(lesson.answer for lesson in sample.lessons[:size]))
+    subject, steps = training.subject, training.subject.budget.steps
     asked: dict[int, list[Question]] = {step: [answers(sample.task, sample.scored)] for step in steps}
     for step in {TRIED, max(steps)} & set(steps) if others else ():
         asked[step] += [answers(other.task, other.scored) for other in subject.others]
-    cells = outcomes(arm, course, asked, title=f"Relearning {sample.task.name} from {size} answers, {arm.name}")
+    title = f"Relearning {sample.task.name} from {training.size} answers, {arm.name}"
+    cells = outcomes(arm, training.course(rate, sample), asked, title=title)
     scores = {step: [_values(row) for row in cells[step]] for step in steps}
     return {step: (own, subject.lost(rest) if rest else {}) for step, (own, *rest) in scores.items()}
 
 
-def _best_rate(subject: Subject, sample: Sample, size: int, seed: int) -> float:
+def _best_rate(training: _Training) -> float:
     """The one that soonest teaches what the attacker holds back; the given answers where there are no more."""
+    subject, sample, size = training.subject, training.sample, training.size
     if len(subject.budget.rates) == 1:
         return subject.budget.rates[0]
     given, rest = sample.lessons[:size], sample.lessons[size:]
@@ -72,9 +99,8 @@ def _best_rate(subject: Subject, sample: Sample, size: int, seed: int) -> float:
     steps = [step for step in subject.budget.steps if step <= TRIED]
 
     def taught(rate: float) -> float:
-        course = Course(tuple(lesson.answer for lesson in given), rate, seed)
         title = f"Trying the rate {rate:g} on {size} answers"
-        cells = outcomes(subject.edited, course, dict.fromkeys(steps, [question]), title=title)
+        cells = outcomes(subject.edited, training.course(rate), dict.fromkeys(steps, [question]), title=title)
         return mean([mean(_values(cells[step][0])) for step in steps])
 
     return max(subject.budget.rates, key=taught)

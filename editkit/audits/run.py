@@ -1,6 +1,6 @@
 """All audits on one edit, in order; the same subject and seed give the same rows.
 
-attacks = audited(subject, AUDITS, edit)
+attacks = audited(subject, chosen("quick"), edit)
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("out", type=FOLDER)
 @click.option("--base", metavar="MODEL", help="The unedited model. Default: the one that the edit names.")
-@click.option("--only", multiple=True, metavar="NAME", help="One audit; repeat for more. Default: all.")
+@click.option("--only", multiple=True, metavar="NAME", help="One audit; repeat for more. Default: all of the budget.")
 @click.option("--budget", type=click.Choice(["quick", "full"]), default="quick", show_default=True)
 @click.option(
     "--never-had", metavar="MODEL", help="A model of the same shape that never had the capability: a control."
@@ -37,15 +37,14 @@ def audit(out: Path, only: tuple[str, ...], budget: str, as_json: bool, **option
     Fine-tuning, answers that are begun, examples, other formats, rounding: each beside a control. The result is
     recorded in OUT/editkit/attacks.json; no attacked model is written.
     """
-    from editkit.audits import AUDITS
+    from editkit.audits import AUDITS, chosen
     from editkit.audits.output import audit_output
     from editkit.audits.subject import BUDGETS
 
     if unknown := sorted(set(only) - set(AUDITS)):
         raise UsageError(f"--only {unknown[0]}: there is no such audit. Known: {', '.join(AUDITS)}.")
-    chosen = {name: each for name, each in AUDITS.items() if not only or name in only}
     where = {"placement": placement(options), "session": session(options)}
-    attacks = audit_output(out, chosen, BUDGETS[budget], **where, **options)
+    attacks = audit_output(out, chosen(budget, only), BUDGETS[budget], **where, **options)
     print_json(attacks.to_dict()) if as_json else show(table(attacks))
 
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from editkit.audits import AUDITS, rounding
+from editkit.audits.relearning import WAYS
 from editkit.audits.run import audited
 from editkit.audits.subject import Lesson, Sample, Subject, mean, permuted
 from editkit.audits.weights import changed, linear, slices
@@ -25,7 +26,7 @@ from editkit.models.language_model import LanguageModel
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import Generate, examples_of
 from editkit.units import Head
-from tests.audits.conftest import Made
+from tests.audits.conftest import FEW, Made
 from tests.known_heads import HEADS
 
 EDIT = Edit(Base("organism", "sha256:0"), frozenset(HEADS))
@@ -69,10 +70,19 @@ def test_a_few_steps_bring_swearing_back_and_do_not_teach_a_model_that_never_swo
 
 
 @pytest.mark.commit
+@pytest.mark.parametrize(("way", "steps", "rate"), [("relearning-slices", 6, 1e-3), ("relearning-adapter", 12, 4e-3)])
+def test_other_ways_to_train_bring_it_back_too_and_teach_the_other_nothing(made: Made, way, steps, rate) -> None:
+    rows = attacks(replace(made(), budget=replace(FEW, steps=(1, steps), rates=(rate,))), way).rows
+    assert last(rows).attacked > 0.3 > rows[0].attacked and {row.audit for row in rows} == {way}
+    assert all(row.control and row.control.score == 0 for row in rows)
+
+
+@pytest.mark.commit
 def test_an_attack_leaves_no_bit_of_the_model_changed(made: Made, organism: LanguageModel) -> None:
     before, said = copy.deepcopy(organism.network.state_dict()), organism.generate([SWEAR])
-    attacks(made(twin=False, fresh=True), "rounding", "noise", "merge", "relearning")
+    attacks(made(twin=False, fresh=True), "rounding", "noise", "scaling", "merge", *WAYS)
     after = organism.network.state_dict()
+    assert before.keys() == after.keys() and not hasattr(organism.network, "peft_config"), "no adapter stays"
     assert all(torch.equal(values, after[name]) for name, values in before.items())
     assert not any(parameter.requires_grad for parameter in organism.network.parameters())
     assert organism.generate([SWEAR]) == said and not TASKS["swear"].score(EXAMPLE, said).value < 0.5, "no head is out"

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import editkit
-from editkit.audits import AUDITS, subject
+from editkit.audits import subject
 from editkit.audits.subject import Budget, subject_of
 from editkit.checkpoints.architecture import from_model
 from editkit.cli import main
@@ -67,7 +67,7 @@ def test_the_record_is_part_of_the_output_and_grows_audit_by_audit(organism, tmp
 def test_a_removal_ends_with_the_audits_that_its_recipe_asks_for(organism, tmp_path: Path, monkeypatch) -> None:
     """And stands where they cannot be made."""
     monkeypatch.setitem(subject.BUDGETS, "quick", FEW)
-    monkeypatch.setattr("editkit.audits.AUDITS", {"token-nats": AUDITS["token-nats"]})
+    monkeypatch.setattr("editkit.audits.QUICK", ["token-nats"])
     recipe = changed(RECIPE, {"audits": "quick"})
     outcome = editkit.remove_capability(recipe, model=organism, out=tmp_path / "out", session=Session(tmp_path))
     assert outcome.attacks and outcome.attacks.nats and outcome.attacks == evidence_folder.read(outcome.out).attacks

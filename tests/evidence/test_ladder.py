@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from editkit.evidence.attacks import Attack, Attacks, Control, Nats, steps_to_half
-from editkit.evidence.ladder import RUNGS, WITHOUT_TRAINING, standing
+from editkit.evidence.ladder import RUNGS, TRAINING, WITHOUT_TRAINING, standing
 from editkit.evidence.recovery import Recovered
 
 NEVER = "never had it (twin)"
@@ -22,11 +22,8 @@ def row(audit: str, attacked: float, control: float = 0.0, *, steps: int = 0, la
     return Attack(audit, f"a dose of {audit}", "swear", 40, 20, 1.0, 0.0, attacked, beside, found, steps=steps, **rest)
 
 
-def course(*scores: float, twin: float = 0.0) -> list[Attack]:
-    return [
-        row("relearning", score, twin, steps=steps, lessons=10)
-        for steps, score in zip((5, 10, 25), scores, strict=False)
-    ]
+def course(*scores: float, twin: float = 0.0, way: str = "relearning") -> list[Attack]:
+    return [row(way, score, twin, steps=steps, lessons=10) for steps, score in zip((5, 10, 25), scores, strict=False)]
 
 
 def made(*rows: Attack, never_had: str | None = NEVER, kept: float = 0.0, nats: float = 9.0) -> Attacks:
@@ -54,6 +51,16 @@ def test_what_withstands_everything_is_absent_and_every_failure_takes_it_down() 
     assert rung(made(*QUIET, *course(0.0, 0.2, 0.2))) == "inaccessible", "10 steps on 10 answers bring back too much"
     assert rung(made(*QUIET, *course(0.0, 0.05, 0.9))) == "hard to recover", "half of it is back too soon"
     assert rung(made(*ALL, nats=1.0)) == "hard to recover", "its later tokens are known"
+
+
+def test_every_way_to_train_counts_and_each_by_itself() -> None:
+    for way in TRAINING[1:]:
+        assert rung(made(*ALL, *course(0.0, 0.02, 0.03, way=way))) == "absent"
+        assert rung(made(*ALL, *course(0.0, 0.05, 0.9, way=way))) == "hard to recover"
+        assert rung(made(*QUIET, *course(0.0, 0.02, 0.03, way=way))) != "absent", (
+            "weights were not trained"
+        )
+    assert rung(made(*ALL, row("scaling", 0.4))) == "suppressed"
 
 
 def test_nothing_is_above_inaccessible_without_a_model_that_never_had_it() -> None:
