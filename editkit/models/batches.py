@@ -14,7 +14,7 @@ from editkit.checkpoints.knockout import Knockout
 from editkit.models.encoding import Encoded
 from editkit.tasks.task import Generate, Request
 
-SHORTEST = 32
+SHORTEST = 16
 """A shorter common beginning is not worth a forward pass of its own ..."""
 LEAST_SAVED = 0.25
 """... nor is one that saves less than this share of the tokens."""

@@ -30,6 +30,7 @@ from editkit.models.knockout import knocked_out
 from editkit.models.memory import layout, partly_outside
 from editkit.models.placement import Placement
 from editkit.models.shared_layers import keeping, widened
+from editkit.models.stopping import Stopped
 from editkit.tasks.task import Generate, Likelihood, Output, Request
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ class LanguageModel:
         attention = torch.ones_like(ids)
         for row, gap in zip(attention, gaps, strict=True):
             row[skip : skip + gap] = 0
-        extra: dict[str, Any] = {"stop_strings": list(stop), "tokenizer": self.tokenizer} if stop else {}
+        extra: dict[str, Any] = {"stopping_criteria": [Stopped(self.tokenizer, stop, width)]} if stop else {}
         if any(draws):
             extra["logits_processor"] = [Drawn.of(draws, contexts)]
         if prefix:

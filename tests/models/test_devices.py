@@ -237,7 +237,7 @@ def test_a_removal_reopens_its_checkpoint_where_the_model_was_and_has_the_device
 ) -> None:
     """All of it but the search, whose answers and gradients are above."""
     model, load_source, seen = replace(devices(pair), budget=Budget(4_000)), remove.load_source, []
-    few = Examples(choose=6, report=8)
+    few = Examples(choose=6, report=16)
     recipe = RECIPE.model_copy(update={"examples": few, "random_sets": 1, "random_examples": 2})
 
     def reopened(source: Any, *placement: Any, **options: Any) -> LanguageModel:
