@@ -57,9 +57,7 @@ def test_every_way_to_train_counts_and_each_by_itself() -> None:
     for way in TRAINING[1:]:
         assert rung(made(*ALL, *course(0.0, 0.02, 0.03, way=way))) == "absent"
         assert rung(made(*ALL, *course(0.0, 0.05, 0.9, way=way))) == "hard to recover"
-        assert rung(made(*QUIET, *course(0.0, 0.02, 0.03, way=way))) != "absent", (
-            "weights were not trained"
-        )
+        assert rung(made(*QUIET, *course(0.0, 0.02, 0.03, way=way))) != "absent", "weights were not trained"
     assert rung(made(*ALL, row("scaling", 0.4))) == "suppressed"
 
 
