@@ -63,6 +63,7 @@ def test_the_record_is_part_of_the_output_and_grows_audit_by_audit(organism, tmp
     assert run(str(out), "--only", "token-nats").exit_code == 5, "what is not the edit is not attacked in its name"
 
 
+@pytest.mark.commit
 @pytest.mark.usefixtures("known_heads", "undrawn")
 def test_a_removal_ends_with_the_audits_that_its_recipe_asks_for(organism, tmp_path: Path, monkeypatch) -> None:
     """And stands where they cannot be made."""

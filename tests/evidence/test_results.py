@@ -62,6 +62,7 @@ def _answer(name: str) -> str:
     return str(found.facts["answer"])
 
 
+@pytest.mark.commit
 def test_what_is_hidden_is_nowhere() -> None:
     [card] = [card for card in CARDS if card.name == "swear"]
     found = evidence_folder.read(card)

@@ -53,6 +53,7 @@ def test_no_report_example_is_a_lesson() -> None:
         assert not held_out & {one.prompt for one in taught}
 
 
+@pytest.mark.commit
 def test_no_held_out_operands_are_taught_in_any_phrasing_or_order() -> None:
     def key(facts: dict) -> tuple:
         operation = "add" if facts["kind"] in ("add", "carry") else "sub"

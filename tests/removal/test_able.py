@@ -77,6 +77,7 @@ def test_a_format_of_the_target_that_the_model_hardly_does_is_reported_only(orga
         assert able(Ledger(organism, store), weak) == (weak, ()), "where nothing is there, the verdict says it"
 
 
+@pytest.mark.commit
 @pytest.mark.usefixtures("known_heads", "undrawn")
 def test_the_evidence_of_a_format_that_was_reported_only_follows_from_the_recipe(
     organism: LanguageModel, tmp_path: Path

@@ -123,6 +123,7 @@ def test_the_least_number_is_the_first_that_can_show_a_removal() -> None:
     assert [bound is not None and bound.at_most <= 0.15 for bound in bounds] == [False, True]
 
 
+@pytest.mark.commit
 @pytest.mark.usefixtures("known_heads")
 def test_a_fresh_report_asks_other_examples_says_so_and_is_the_same_again(
     organism: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
