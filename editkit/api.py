@@ -378,7 +378,7 @@ def _capability(
     return capability(recipes.changed(recipe, changes), folder=folder, allow_code=session.allow_code)
 
 
-_FLAGS = ("method", "heads", "units", "choose", "goal", "damage", "accept", "audits")
+_FLAGS = ("method", "heads", "units", "choose", "goal", "damage", "accept", "harden", "audits")
 """Keys of the recipe that the command line sets."""
 
 
@@ -405,7 +405,9 @@ def _as_command(
         told = {"model": live.source.base.model, **told}
     placed = {"device": live.asked.device, "dtype": live.asked.dtype}
     told |= {key: value for key, value in placed.items() if isinstance(value, str) and value != "auto"}
-    flags = [word for key, value in told.items() for word in (f"--{key}", str(value))]
+    flags = [
+        word for key, value in told.items() for word in ([f"--{key}"] if value is True else [f"--{key}", str(value)])
+    ]
     if "also" in changes and all(isinstance(task, str) for task in recipe.also):
         flags += [word for task in recipe.also for word in ("--also", str(task))]
         told |= {"also": None}

@@ -60,6 +60,9 @@ which_units = click.option(
 )
 @click.option("--accept", type=click.Choice(["goal", "best"]), help="best: write a reduction too, if it is certain.")
 @click.option(
+    "--harden", is_flag=True, default=None, help="Grow the set by rounds of attack and removal: neurons only."
+)
+@click.option(
     "--audits",
     type=click.Choice(["none", "quick", "full"]),
     help="Attacks on what was written (docs/audits.md). Default: quick, about as long as the removal.",
@@ -261,7 +264,7 @@ def _as_typed() -> str:
     return shlex.join(["editkit", *(re.sub(r"hf_[A-Za-z0-9]{8,}", "hf_...", word) for word in sys.argv[1:])])
 
 
-CHANGES = ("method", "heads", "units", "also", "choose", "goal", "damage", "accept", "audits")
+CHANGES = ("method", "heads", "units", "also", "choose", "goal", "damage", "accept", "harden", "audits")
 """Options that stand for keys of the recipe."""
 
 

@@ -105,7 +105,9 @@ def frontier(outcome: Outcome) -> RenderableType:
             table.add_row(*(Text(cell, "bold" if row.chosen else "") for cell in (row.units, *kept)))
         return table
 
-    return Group(Text("What could be had at which damage", "bold"), Fitting(build))
+    hardening = outcome.exhibits.hardening
+    lines = [Text(wording.hardened(hardening, outcome.edit.kind))] if hardening else []
+    return Group(Text("What could be had at which damage", "bold"), Fitting(build), *lines)
 
 
 def localization(ranking: Localization, *, limit: int = RANKED) -> RenderableType:

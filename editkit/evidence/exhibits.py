@@ -13,6 +13,7 @@ from typing import Any
 
 from editkit.errors import EditkitError
 from editkit.evidence.frontier import FrontierPoint
+from editkit.evidence.hardening import Hardening
 from editkit.evidence.intervals import Interval
 from editkit.evidence.typed import document, typed
 
@@ -65,6 +66,7 @@ class Exhibits:
     Args:
         dose: where the heads are the first of the ranking.
         frontier: where a set of heads was chosen; the least damage first.
+        hardening: where the set was grown by rounds of attack and removal.
     """
 
     dose: tuple[Dose, ...] = ()
@@ -72,6 +74,7 @@ class Exhibits:
     audits: tuple[Audit, ...] = ()
     frontier: tuple[FrontierPoint, ...] = ()
     unable: tuple[Unable, ...] = ()
+    hardening: Hardening | None = None
 
     @classmethod
     def from_json(cls, text: str, *, where: str = "report.json") -> Exhibits:
@@ -87,11 +90,12 @@ class Exhibits:
             audits = tuple(typed(Audit, row) for row in value.get("audits") or ())
             frontier = tuple(FrontierPoint.from_dict(row) for row in value.get("frontier") or ())
             unable = tuple(typed(Unable, row) for row in value.get("unable") or ())
+            hardening = typed(Hardening, value["hardening"]) if value.get("hardening") else None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, EditkitError) as error:
             raise EditkitError(
                 f"{where}: the dose curve, frontier, transcripts or audits are not in the known form: {error}."
             ) from error
-        return cls(dose, transcripts, audits, frontier, unable)
+        return cls(dose, transcripts, audits, frontier, unable, hardening)
 
     def to_dict(self) -> dict[str, Any]:
         """The keys that ``report.json`` gets."""
@@ -101,4 +105,5 @@ class Exhibits:
             "audits": [asdict(audit) for audit in self.audits],
             "frontier": [point.to_dict() for point in self.frontier],
             "unable": [asdict(task) for task in self.unable],
+            **({"hardening": asdict(self.hardening)} if self.hardening else {}),
         }

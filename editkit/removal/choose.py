@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from editkit.errors import EditkitError
 from editkit.evidence.exhibits import Dose
 from editkit.evidence.frontier import FrontierPoint
+from editkit.evidence.hardening import Hardening
 from editkit.evidence.intervals import mean_interval
 from editkit.evidence.localization import Localization
 from editkit.evidence.samples import labels
@@ -32,11 +33,13 @@ class Choice:
     Args:
         dose: scores with the strongest 0, 1, 2, ... heads out; empty where a set was chosen.
         frontier: where a set was chosen, what could be had at which damage.
+        hardening: what fine-tuning brought back, round by round, where the recipe hardens.
     """
 
     units: frozenset[Unit]
     dose: tuple[Dose, ...] = ()
     frontier: tuple[FrontierPoint, ...] = ()
+    hardening: Hardening | None = None
 
 
 def choose(

@@ -27,6 +27,7 @@ from editkit.removal.capability import Capability
 from editkit.removal.choose import Choice, kept
 from editkit.removal.find_heads import control_measures, right_answers
 from editkit.removal.find_neurons import ATTRIBUTED
+from editkit.removal.harden import harden
 from editkit.removal.random_sets import Draw, random_heads
 from editkit.removal.recipe import Recipe
 from editkit.removal.spare import smaller_sets
@@ -84,6 +85,13 @@ class Likelihoods:
         each = np.eye(len(sets), dtype=bool)
         return [self.point(*row) for row in zip(sets, drops(each), damages(each), strict=True)] if sets else []
 
+    def affordable(self, recipe: Recipe) -> Callable[[Group], bool]:
+        """Whether a set costs the retained tasks no more than the search may use."""
+        budget = _budget(recipe)
+        return lambda units: all(
+            budget.used(np.array(list(point.lost.values()))) <= 1 for point in self.points([units])
+        )
+
     def point(self, units: Group, drops: Sequence[float], damages: Sequence[float]) -> FrontierPoint:
         """A set that was measured."""
         left = [min(1.0, max(0.0, 1.0 - float(drop))) for drop in drops]
@@ -132,7 +140,8 @@ def choose_set(ledger: Ledger, capability: Capability, localization: Localizatio
     """Real answers to the strongest sets of the frontier, one after another, until one is good.
 
     Where all that reach the goal cost a retained task more than half its budget, the cheapest is made smaller. Then the
-    best of all is taken: by its status, then by the points over the budget, then by what is left of the target.
+    best of all is taken: by its status, then by the points over the budget, then by what is left of the target. Where
+    the recipe hardens, it is the start of larger sets; the largest that costs the others no more is taken.
 
     No dose curve: it shows the strongest heads one after another, and these sets are none of that.
     """
@@ -160,19 +169,30 @@ def choose_set(ledger: Ledger, capability: Capability, localization: Localizatio
             tried += map(attempt.tried, likelihoods.points(smaller))
         while not (best := min(tried, key=lambda each: each.rank)).compared:
             tried[tried.index(best)] = attempt.compared(best)
+    hardening = None
+    if recipe.harden and best.status == "met":
+        hardened = harden(ledger, capability, best.point.units, likelihoods.affordable(recipe), seed=seed)
+        hardening = hardened.hardening
+        with ledger.stage("Choosing a hardened set") as staged:
+            attempt = _Attempt(staged, trial, capability, localization.universal, seed)
+            for units in reversed(hardened.sets):
+                tried.append(attempt.compared(attempt.tried(*likelihoods.points([units]))))
+                if tried[-1].rank[:COSTS] <= best.rank[:COSTS]:
+                    best = tried[-1]
+                    break
     answered = {frozenset(each.point.units): each.point for each in tried}
     rest = [point for point in frontier if frozenset(point.units) not in answered]
     shown = sorted(
         [*rest, *answered.values()], key=lambda point: (point.worst, point.mean) if point.units else (-1.0, 0.0)
     )
-    return Choice(frozenset(best.point.units), frontier=tuple(shown))
+    return Choice(frozenset(best.point.units), frontier=tuple(shown), hardening=hardening)
 
 
 def search(likelihoods: Likelihoods, localization: Localization, recipe: Recipe) -> tuple[FrontierPoint, ...]:
     """The frontier by likelihoods, the least damage first."""
     groups = [*_heads(localization, likelihoods.lost), *_blocks(localization)]
     drops, damages = likelihoods.lost(groups)
-    budget = Budget(SHARE * recipe.damage.each, SHARE * recipe.damage.mean, recipe.max_heads)
+    budget = _budget(recipe)
     searched = ordered_search if recipe.units == "neurons" else set_search
     points = [
         likelihoods.point(tuple(unit for group in point.units for unit in groups[group]), point.drops, point.damages)
@@ -180,6 +200,10 @@ def search(likelihoods: Likelihoods, localization: Localization, recipe: Recipe)
     ]
     best = with_parts(likelihoods.left, likelihoods.points, points, groups, budget)
     return (*points, *([] if best in points else [best]), *likelihoods.points(nested(best.units)))
+
+
+def _budget(recipe: Recipe) -> Budget:
+    return Budget(SHARE * recipe.damage.each, SHARE * recipe.damage.mean, recipe.max_heads)
 
 
 def nested(units: Group) -> list[Group]:
@@ -324,6 +348,8 @@ class _Attempt:
         return replace(tried, status=judge(rows, self.trial.criteria, null).status, compared=True)
 
 
+COSTS = 3
+"""So many of the first numbers that ``ranked`` gives to a set that meets the goal say what it costs the others."""
 RANKS = {"met": 0, "reduced": 1, "goal-missed": 2, "too-much-damage": 3}
 """The best status first: what does no harm is shown before what does too much."""
 

@@ -88,7 +88,7 @@ def localize_neurons(ledger: Ledger, capability: Capability, *, seed: int = 0) -
         related = _related(staged, given, needed, controls)
     if related:
         warnings.warn(_warning(related, capability), stacklevel=2)
-    units = _units(ledger, places)
+    units = neurons_at(ledger, places)
     measured = [
         Effect(unit, *row[:4], selectivity=float("nan"), stability=row[4])
         for unit, row in zip(units, alone.rows(), strict=False)
@@ -135,13 +135,13 @@ def ordered(
     score = contrast(given, needed)
     out = np.argsort(-score, kind="stable")[: rounds[0]]
     for size in rounds[1:]:
-        taken = Knockout.of(_places(ledger, out))
+        taken = Knockout.of(places_of(ledger, out))
         with knocked_out(ledger.model.network, ledger.model.architecture, taken):
             means = {name: attributed(ledger, measure, recipe) for name, measure in targets.items()}
         score = contrast({name: _left(ledger, targets[name], taken) * mean for name, mean in means.items()}, needed)
         rest = np.setdiff1d(np.arange(len(score)), out)
         out = np.concatenate([out, rest[np.argsort(-score[rest], kind="stable")][:size]])
-    return _places(ledger, out)
+    return places_of(ledger, out)
 
 
 def _left(ledger: Ledger, measure: LikelihoodMeasure, out: Knockout) -> float:
@@ -161,7 +161,7 @@ def _sites(ledger: Ledger) -> list[Site]:
     return [site for site in ledger.model.architecture.neuron_sites if site.expert == PLAIN]
 
 
-def _places(ledger: Ledger, columns: np.ndarray) -> np.ndarray:
+def places_of(ledger: Ledger, columns: np.ndarray) -> np.ndarray:
     """Columns of the attributions -> places of a knockout."""
     architecture = ledger.model.architecture
     starts = architecture.starts[len(architecture.sites) :]
@@ -175,7 +175,7 @@ def _places(ledger: Ledger, columns: np.ndarray) -> np.ndarray:
     return plain[columns]
 
 
-def _units(ledger: Ledger, places: np.ndarray) -> list[Unit]:
+def neurons_at(ledger: Ledger, places: np.ndarray) -> list[Unit]:
     """The neurons at some places, in the same order."""
     return [next(iter(ledger.model.architecture.units(Knockout.of(place[None])))) for place in places]
 
@@ -198,7 +198,7 @@ def _related(
         few = measure.anchors[:ASKED]
         others = {other: mean for other, mean in needed.items() if other != name}
         first = np.argsort(-contrast(given, others), kind="stable")[:TOGETHER]
-        asked = replace(measure, ledger=ledger, anchors=few, columns=(Knockout.of(_places(ledger, first)),))
+        asked = replace(measure, ledger=ledger, anchors=few, columns=(Knockout.of(places_of(ledger, first)),))
         before, after = asked(np.array([[False], [True]])).mean(axis=1)
         if before > 0 and (before - after) / before >= RELATED:
             related[name] = float((before - after) / before)

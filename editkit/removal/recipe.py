@@ -89,6 +89,9 @@ class Recipe(Strict):
     """What the retained tasks may lose."""
     units: Literal["heads", "neurons", "both"] = "heads"
     """What may be removed. Neurons are found by contrast, and chosen as sets; ``method`` is how heads are found."""
+    harden: bool = False
+    """Whether the chosen set of neurons is grown by rounds of attack and removal: what a little fine-tuning finds in
+    its place goes out as well, within the damage budget. Trains all weights, which takes four times their memory."""
     path: Literal["joint", "layers"] = "joint"
     """How answers are attributed to neurons: all layers in one pass; or each by itself, at as many times the cost."""
     steps: Count = 1
@@ -123,6 +126,8 @@ class Recipe(Strict):
     def _counted(self) -> Recipe:
         if isinstance(self.heads, int) and self.units != "heads":
             raise ValueError(f"heads: {self.heads} with units: {self.units}; a number of heads needs units: heads")
+        if self.harden and self.units == "heads":
+            raise ValueError("harden: true with units: heads; hardening adds neurons, and needs units: neurons or both")
         return self
 
     @field_validator("target", mode="before")

@@ -153,7 +153,8 @@ def judged(ledger: Ledger, removal: Removal, answers: Answers) -> Outcome:
     strong = strong_heads(ledger, units, found, *pair, replace(draw, seed=run.seed + STRONG))
     hidden = run.recipe.hide
     shown = transcripts(before, after, len(run.wanted.targets), hidden=hidden)
-    exhibits = Exhibits(removal.choice.dose, shown, (), removal.choice.frontier, removal.unable)
+    choice = removal.choice
+    exhibits = Exhibits(choice.dose, shown, (), choice.frontier, removal.unable, choice.hardening)
     report = removal.trial.report(answers, null, strong)
     number = looks.look(ledger, run.wanted, units)
     provenance = replace(_provenance(ledger.model, run), look=number, fresh=_is_fresh(ledger, run, units))

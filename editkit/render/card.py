@@ -171,6 +171,9 @@ def _finding(outcome: Outcome) -> dict[str, Any]:
         "effect_means": Inert(wording.effect_means(localization)),
         "removed": listed,
         "frontier": frontier.rows(outcome),
+        "hardened": Inert(wording.hardened(outcome.exhibits.hardening, outcome.edit.kind))
+        if outcome.exhibits.hardening
+        else None,
         "frontier_text": Inert(
             "Share of the target that is left against the worst loss of a retained task, set by set"
         ),

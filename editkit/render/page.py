@@ -148,12 +148,14 @@ def _figures(outcome: Outcome) -> dict[str, Any]:
     report, dose, fate = outcome.report, outcome.exhibits.dose, wording.fate(outcome.provenance)
     look, fresh = outcome.provenance.look, bool(outcome.provenance.fresh)
     chosen, goal = len(outcome.edit.units), _goal(report, outcome.exhibits)
+    hardening = outcome.exhibits.hardening
     return {
         "deltas_figure": Markup(figures.deltas_svg(report)) if report.rows else "",
         "neurons_figure": Markup(layer_counts.svg(outcome)) if outcome.edit.neurons else "",
         "look": None if look is None else wording.look(look, fresh=fresh),
         "frontier_figure": Markup(frontier.svg(outcome)) if outcome.exhibits.frontier else "",
         "frontier": frontier.rows(outcome),
+        "hardened": wording.hardened(hardening, outcome.edit.kind) if hardening else None,
         "dose_figure": Markup(figures.dose_svg(dose, chosen, fate, goal)) if dose else "",
         "dose_tasks": sorted({task for point in dose for task in point.retain}),
         "null_figure": Markup(figures.null_svg(report, fate)) if report.random_heads else "",

@@ -14,6 +14,7 @@ from typing import Literal
 from editkit.edit import Edit
 from editkit.evidence import verdict
 from editkit.evidence.exhibits import Audit
+from editkit.evidence.hardening import Hardening
 from editkit.evidence.intervals import Interval
 from editkit.evidence.localization import Localization
 from editkit.evidence.power import ALPHA
@@ -332,6 +333,16 @@ def look(number: int, *, fresh: bool = False) -> str:
         return "the first: no other edit of this base was judged by these examples, as far as its measurements go back"
     others = "1 other edit of this base was" if number == 2 else f"{number - 1} other edits of this base were"
     return f"number {number}: {others} judged by these examples before; who looks often, chooses"
+
+
+def hardened(hardening: Hardening, noun: str) -> str:
+    """What the same fine-tuning brought back, set by set."""
+    each = "; ".join(f"{percent(one.after)} % with {one.units} {noun}s out" for one in hardening.rounds)
+    return (
+        f"Hardened by rounds of attack and removal: after {hardening.steps} steps of fine-tuning on "
+        f"{hardening.lessons} right answers (rate {hardening.rate:g}), the model scored on {hardening.held} examples "
+        f"of other clusters {each}; without edit and training, {percent(hardening.base)} %."
+    )
 
 
 def searched(localization: Localization) -> str:

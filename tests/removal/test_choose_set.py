@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from editkit.evidence.frontier import FrontierPoint
+from editkit.evidence.hardening import Hardening, Round
 from editkit.localizers.set_search import Budget
 from editkit.measuring.attribution import attributions
 from editkit.measuring.ledger import Ledger
@@ -33,6 +34,7 @@ from editkit.removal.choose_set import (
     strongest,
     with_parts,
 )
+from editkit.removal.harden import Hardened
 from editkit.removal.spare import smaller_sets
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import Task, examples_of
@@ -195,3 +197,20 @@ def test_a_set_that_random_sets_of_its_layers_equal_is_passed_over(
         choice = choose_set(Ledger(organism, store), capability(recipes.parse(text, where="here")), FOUND)
     assert all(point.answers["swear"][1] < 0.1 for point in choice.frontier), "both remove"
     assert choice.units == set(HEADS)
+
+
+@pytest.mark.parametrize("costly", [False, True])
+def test_the_largest_hardened_set_that_costs_no_more_is_taken(
+    organism: LanguageModel, monkeypatch: pytest.MonkeyPatch, costly: bool
+) -> None:
+    """If this fails: hardening ruins a retained task, or its sets are made and not used."""
+    text = SWEAR_AND_RHYME + "goal: 0.6\nexamples: {choose: 24}\nrandom_examples: 8\nunits: both\nharden: true\n"
+    spare = (Neuron(0, 3),)
+    sets = ((*HEADS, *spare), (*HEADS, *spare, *(RHYME if costly else (Neuron(0, 4),))))
+    found = Hardened(sets, Hardening(25, 3e-5, 60, 80, 0.4, (Round(4, 0.0, 0.3), Round(5, 0.0, 0.0))))
+    monkeypatch.setattr(choosing, "search", lambda *_: (FrontierPoint(tuple(HEADS), {"swear": 0.0}, {"rhyme": 0.0}),))
+    monkeypatch.setattr(choosing, "harden", lambda *_, **__: found)
+    with opened(None) as store:
+        choice = choose_set(Ledger(organism, store), capability(recipes.parse(text, where="here")), FOUND)
+    assert choice.units == set(sets[0] if costly else sets[1])
+    assert choice.hardening == found.hardening
