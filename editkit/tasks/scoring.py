@@ -49,10 +49,20 @@ OF_THE_ROW = ("word", "contains")
 """Scorers that without a setting look for the row's `answer`."""
 PATIENCE = 1.0
 """Seconds a pattern may take on one answer."""
-PATIENCE_COMPILING = 5.0
+PATIENCE_COMPILING, WAITING = 5, 60
+"""Seconds of work that compiling a pattern may take, and of waiting where the machine is busy."""
 LISTED = 12
 """So many texts of a scorer are named in its rule."""
-COMPILE = "import regex, sys; regex.compile(sys.stdin.buffer.read().decode(), regex.IGNORECASE)"
+COMPILE = """
+import sys
+try:
+    import resource
+    resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[1]),) * 2)
+except ImportError:
+    pass
+import regex
+regex.compile(sys.stdin.buffer.read().decode(), regex.IGNORECASE)
+"""
 
 _NUMBER = regex.compile(
     r"[-+\u2212]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)"
@@ -161,13 +171,14 @@ def _by_model(kind: str, setting: Any, where: str, folder: Path, planning: bool)
 def _pattern(text: str, where: str) -> Any:
     """The pattern compiled, first by another process: compiling has no limit of its own, and nested counts such as
     ((a{1,900}){1,900}){1,900} take hours."""
+    command = [sys.executable, "-c", COMPILE, str(PATIENCE_COMPILING)]
     try:
-        subprocess.run(
-            [sys.executable, "-c", COMPILE], input=text.encode(), stderr=subprocess.DEVNULL, timeout=PATIENCE_COMPILING
-        )
+        tried = subprocess.run(command, input=text.encode(), stderr=subprocess.DEVNULL, timeout=WAITING)
+        if tried.returncode < 0:  # a signal: its time is up
+            raise subprocess.TimeoutExpired(command, PATIENCE_COMPILING)
         return regex.compile(text, regex.IGNORECASE)
     except subprocess.TimeoutExpired:
-        said = f"takes more than {PATIENCE_COMPILING:g} s to compile. Write it without counts within counts"
+        said = f"takes more than {PATIENCE_COMPILING} s to compile. Write it without counts within counts"
     except (regex.error, RecursionError, ValueError, OverflowError) as error:
         said = f"is not valid: {first_line(error)}"
     raise EditkitError(f"{where}: the pattern {text!r:.80} {said}.")

@@ -83,7 +83,7 @@ def test_an_odd_table_ends_in_a_sentence(target: str, says: str, tmp_path: Path)
 
 
 def test_a_pattern_that_takes_hours_to_compile_is_refused_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring, "PATIENCE_COMPILING", 1.0)
+    monkeypatch.setattr(scoring, "PATIENCE_COMPILING", 1)
     pattern = "(" * 30 + "a" + "){1,900}" * 30
     start = time.monotonic()
     with pytest.raises(
@@ -91,3 +91,9 @@ def test_a_pattern_that_takes_hours_to_compile_is_refused_soon(monkeypatch: pyte
     ):
         scoring.scorer("regex", pattern, where="my.yaml", folder=Path("."))
     assert time.monotonic() - start < 10
+
+
+def test_a_pattern_is_not_refused_because_the_machine_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring, "PATIENCE_COMPILING", 1)
+    monkeypatch.setattr(scoring, "COMPILE", f"import time; time.sleep(1.5)\n{scoring.COMPILE}")
+    assert scoring.scorer("regex", "a+h", where="my.yaml", folder=Path(".")).judge("aah", {}) == (1.0, "aah")
