@@ -17,6 +17,7 @@ from editkit.checkpoints.knockout import NOTHING, Knockout
 from editkit.evidence.attacks import Attack
 from editkit.measuring.answers import answers
 from editkit.measuring.ledger import Question
+from editkit.models.altered import altered
 from editkit.models.language_model import LanguageModel
 from editkit.models.training import Parts, weights_of
 
@@ -82,7 +83,8 @@ def changed(network: torch.nn.Module, change: Change) -> Iterator[None]:
                 if values is not None:
                     before[parameter] = parameter.detach().clone()
                     parameter.copy_(values)
-        yield
+        with altered(network):
+            yield
     finally:
         with torch.no_grad():
             for parameter, values in before.items():

@@ -13,21 +13,25 @@ Neurons, Dai et al. 2022), and the scores of a site add up to the change that it
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 import torch
 
 from editkit.checkpoints.architecture import Site
+from editkit.checkpoints.knockout import NOTHING, Knockout
 from editkit.errors import EditkitError, OutOfMemory, first_line
 from editkit.localizers.adaptive import Prior
 from editkit.measuring.likelihood import LikelihoodMeasure
 from editkit.models.batch_budget import Budget, within_memory
 from editkit.models.encoding import Encoded
-from editkit.models.knockout import scaled
+from editkit.models.knockout import knocked_out, scaled
 from editkit.models.language_model import LanguageModel
+from editkit.models.pool import Piece, Pool
 from editkit.models.recomputing import recomputed
 from editkit.models.shared_layers import blocks_of
 from editkit.units import PLAIN
@@ -38,6 +42,72 @@ BACKWARD = 3.0
 no gradients of weights to make."""
 
 
+@dataclass(frozen=True)
+class Backward:
+    """Rows whose attributions are made together: see ``attributions``."""
+
+    rows: tuple[Encoded, ...]
+    sites: tuple[Site, ...]
+    steps: int
+    within: float
+    probability: bool
+    out: Knockout
+
+    @property
+    def tokens(self) -> int:
+        """As so many forward passes."""
+        return int((1 + BACKWARD) * self.steps * len(self.rows) * _width(self.rows))
+
+    def run(self, model: LanguageModel) -> list[np.ndarray]:
+        return _joined(each for _, each in self.split(model, Budget(model.budget.tokens)))
+
+    def part(self, start: int, budget: Budget | Pool) -> Backward:
+        """As many rows from ``start`` on as the budget allows."""
+        size = max(1, budget.tokens // _width(self.rows))
+        return replace(self, rows=self.rows[start : start + size])
+
+    def nothing(self) -> list[np.ndarray]:
+        """The scores of no row."""
+        return [np.zeros((0, site.units), dtype=np.float32) for site in self.sites]
+
+    def split(self, model: LanguageModel, budget: Budget) -> Iterator[tuple[list[int], list[np.ndarray]]]:
+        """float32[some rows, units] per site, with the numbers of the rows: all at once, or in parts that fit."""
+
+        def one(number: int) -> str:
+            return f"the backward pass of a single row of {len(self.rows[number][0])} tokens on {model.device}"
+
+        return within_memory(range(len(self.rows)), partial(self._run, model), budget, single=one)
+
+    def singles(self) -> list[Backward]:
+        return [replace(self, rows=(row,)) for row in self.rows]
+
+    def joined(self, results: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
+        return _joined(results)
+
+    def told(self) -> str:
+        return f"gradients of {len(self.rows)} answers, the first after {len(self.rows[0][0])} tokens"
+
+    def _run(self, model: LanguageModel, numbers: Sequence[int]) -> list[np.ndarray]:
+        batch = [self.rows[number] for number in numbers]
+        total = [np.zeros((len(batch), site.units), dtype=np.float32) for site in self.sites]
+        without = knocked_out(model.network, model.architecture, self.out) if self.out else nullcontext()
+        with without:
+            for step in range(self.steps):
+                scale = (step + self.within) / self.steps
+                gradients = _gradients(model, batch, self.sites, scale, self.probability)
+                for each, gradient in zip(total, gradients, strict=True):
+                    each += gradient / self.steps
+        return total
+
+
+def _joined(parts: Iterable[list[np.ndarray]]) -> list[np.ndarray]:
+    return [np.concatenate(of_site) for of_site in zip(*parts, strict=True)]
+
+
+def _width(rows: Sequence[Encoded]) -> int:
+    return max((len(context) + len(answer) for context, answer in rows), default=1)
+
+
 def attributions(
     model: LanguageModel,
     rows: Sequence[Encoded],
@@ -46,6 +116,7 @@ def attributions(
     steps: int = 1,
     within: float = 1.0,
     probability: bool = False,
+    out: Knockout = NOTHING,
 ) -> list[np.ndarray]:
     """One float32[rows, units] per site; positive: the unit makes the answer likelier.
 
@@ -56,38 +127,52 @@ def attributions(
         steps: points on the path; 1: the gradient at the unedited model.
         within: where in its step each point lies: 1 at the end (a right Riemann sum), 0.5 in the middle.
         probability: attribute the mean probability of the answer's tokens instead of their mean log-probability.
+        out: what is knocked out meanwhile.
 
     Raises:
         EditkitError: for sites of routed experts, which have no gates.
         OutOfMemory: one row alone does not fit.
     """
-    routed = [site for site in sites if site.expert != PLAIN]
-    if routed:
-        raise EditkitError(f"{routed[0].module}: neurons of routed experts have no gates, so no gradients by them.")
-    scores = [np.zeros((len(rows), site.units), dtype=np.float32) for site in sites]
-    budget = Budget(model.budget.tokens)
-    waiting = list(range(len(rows)))
-    width = max((len(context) + len(answer) for context, answer in rows), default=1)
+    made: list[list[np.ndarray]] = []
+    whole = Backward(tuple(rows), tuple(sites), steps, within, probability, out)
+    _attribute(model, [whole], lambda number, scores: made.append(scores))
+    return made[0]
 
-    def backward(numbers: Sequence[int]) -> list[np.ndarray]:
-        batch = [rows[number] for number in numbers]
-        total = [np.zeros((len(batch), site.units), dtype=np.float32) for site in sites]
-        for step in range(steps):
-            gradients = _gradients(model, batch, sites, (step + within) / steps, probability)
-            for each, gradient in zip(total, gradients, strict=True):
-                each += gradient / steps
-        return total
 
-    def one(number: int) -> str:
-        return f"the backward pass of a single row of {len(rows[number][0])} tokens on {model.device}"
+def _attribute(model: LanguageModel, groups: Sequence[Backward], done: Callable[[int, list[np.ndarray]], None]) -> None:
+    """Tell the scores of each group, with its number, as soon as they are whole."""
+    for group in groups:
+        if routed := [site for site in group.sites if site.expert != PLAIN]:
+            raise EditkitError(f"{routed[0].module}: neurons of routed experts have no gates, so no gradients by them.")
+    pool = model.helped
+    if pool is not None:
+        pool.run(piece for number, group in enumerate(groups) for piece in _pieces(group, pool, partial(done, number)))
+        return
+    for number, group in enumerate(groups):
+        budget, start, parts = Budget(model.budget.tokens), 0, []
+        while start < len(group.rows):
+            piece = group.part(start, budget)
+            parts += [scores for _, scores in piece.split(model, budget)]
+            start += len(piece.rows)
+        done(number, _joined(parts) if parts else group.nothing())
 
-    while waiting:
-        size = max(1, budget.tokens // width)
-        for numbers, integrated in within_memory(waiting[:size], backward, budget, single=one):
-            for of_site, values in zip(scores, integrated, strict=True):
-                of_site[numbers] = values
-        waiting = waiting[size:]
-    return scores
+
+def _pieces(
+    group: Backward, pool: Pool, done: Callable[[list[np.ndarray]], None]
+) -> Iterator[tuple[Piece, Callable[[list[np.ndarray]], None]]]:
+    """The parts of a group, whose results are laid together in the order of its rows."""
+    starts = range(0, len(group.rows), len(group.part(0, pool).rows) or 1)
+    parts: dict[int, list[np.ndarray]] = {}
+
+    def arrived(start: int, scores: list[np.ndarray]) -> None:
+        parts[start] = scores
+        if len(parts) == len(starts):
+            done(_joined(parts.pop(each) for each in starts))
+
+    if not group.rows:
+        done(group.nothing())
+    for start in starts:
+        yield group.part(start, pool), partial(arrived, start)
 
 
 def effects(
@@ -98,19 +183,25 @@ def effects(
     path: Path = "joint",
     steps: int = 1,
     probability: bool = False,
+    out: Knockout = NOTHING,
     advance: Callable[[int], None] = lambda rows: None,
 ) -> np.ndarray:
     """float32[units of all sites]: the mean over rows.
 
     Args:
         path: scale all sites together, or one at a time, as the paper does, at as many times the cost.
+        out: what is knocked out meanwhile.
         advance: told how many rows are done, after each pass through the sites that are scaled together.
     """
-    means: list[np.ndarray] = []
-    for group in [[site] for site in sites] if path == "layers" else [list(sites)]:
-        means += [scores.mean(0) for scores in attributions(model, rows, group, steps=steps, probability=probability)]
+    means: dict[int, list[np.ndarray]] = {}
+
+    def done(number: int, scores: list[np.ndarray]) -> None:
+        means[number] = [each.mean(0) for each in scores]
         advance(len(rows))
-    return np.concatenate(means)
+
+    groups = [(site,) for site in sites] if path == "layers" else [tuple(sites)]
+    _attribute(model, [Backward(tuple(rows), group, steps, 1.0, probability, out) for group in groups], done)
+    return np.concatenate([mean for number in range(len(groups)) for mean in means[number]])
 
 
 def gate_prior(measure: LikelihoodMeasure, *, steps: int = 4, limit: int = 32) -> Prior | None:

@@ -20,7 +20,7 @@ from editkit.checkpoints.knockout import Knockout
 from editkit.edit import Base
 from editkit.measuring.store import Cell, Store
 from editkit.models.encoding import ASKED
-from editkit.models.language_model import LanguageModel
+from editkit.models.language_model import Ask, LanguageModel
 from editkit.progress import Advance, Stages, silent
 from editkit.tasks.task import Example, Output, Request, Task, digest
 from editkit.units import Unit
@@ -106,29 +106,41 @@ class _Page:
 
     def cells(self, out: Sequence[Knockout]) -> list[list[Cell]]:
         """A bounded number of knockouts at a time."""
-        asked, filled = self.question.asked, []
+        asked = self.question.asked
         keys = [_key(example, requests) for example, requests in asked]
         step = max(1, 20_000 // max(1, sum(len(requests) for _, requests in asked)))
-        for start in range(0, len(out), step):
-            chunk = out[start : start + step]
-            stored = [self.ledger.store.get(self.space, each) for each in chunk]
-            missing = [(row, at) for row, cells in enumerate(stored) for at, key in enumerate(keys) if key not in cells]
-            self.ledger.advance(len(chunk) * len(asked) - len(missing))
-            for row, at, cell in self._measured(missing, keys, chunk):
-                stored[row][keys[at]] = cell
-            filled += [[cells[key] for key in keys] for cells in stored]
-        return filled
+        first: dict[str, int] = {}
+        for at, key in enumerate(keys):
+            first.setdefault(key, at)
+        filled: dict[Knockout, dict[str, Cell]] = {}
 
-    def _measured(
-        self, missing: list[tuple[int, int]], keys: list[str], out: Sequence[Knockout]
-    ) -> list[tuple[int, int, Cell]]:
-        """Measure cells (positions in ``out`` and ``asked``); a batch's finished cells are stored at once."""
+        def asks() -> Iterator[Ask]:
+            for start in range(0, len(out), step):
+                chunk = out[start : start + step]
+                # What comes twice is asked once: else the cell that is kept is the one that happens to arrive first.
+                new = [each for each in dict.fromkeys(chunk) if each not in filled]
+                stored = [self.ledger.store.get(self.space, each) for each in new]
+                filled.update(zip(new, stored, strict=True))
+                missing = [
+                    (row, at) for row, cells in enumerate(stored) for key, at in first.items() if key not in cells
+                ]
+                self.ledger.advance(len(chunk) * len(asked) - len(missing))
+                if missing:
+                    yield self._ask(missing, keys, new, stored)
+
+        self.ledger.model.answer_each(asks())
+        return [[filled[each][key] for key in keys] for each in out]
+
+    def _ask(
+        self, missing: list[tuple[int, int]], keys: list[str], out: Sequence[Knockout], stored: list[dict[str, Cell]]
+    ) -> Ask:
+        """What fills the missing cells (positions in ``out`` and ``asked``); a batch's finished cells are stored at
+        once."""
         asked, judge = self.question.asked, self.question.judge
         counts = [len(asked[at][1]) for _, at in missing]
         starts = np.cumsum([0, *counts])
         owner = np.repeat(np.arange(len(missing)), counts)
         answers: dict[int, Output] = {}
-        measured: list[tuple[int, int, Cell]] = []
 
         def arrived(numbers: list[int], outputs: list[Output]) -> None:
             answers.update(zip(numbers, outputs, strict=True))
@@ -140,12 +152,11 @@ class _Page:
                     done.append((row, at, judge(asked[at][0], [answers.pop(number) for number in span])))
             self.ledger.store.put(self.space, [(out[row], keys[at], cell) for row, at, cell in done])
             self.ledger.advance(len(done))
-            measured.extend(done)
+            for row, at, cell in done:
+                stored[row][keys[at]] = cell
 
-        if missing:
-            flat = [request for _, at in missing for request in asked[at][1]]
-            self.ledger.model.answer(flat, [out[missing[cell][0]] for cell in owner], arrived=arrived)
-        return measured
+        flat = [request for _, at in missing for request in asked[at][1]]
+        return Ask(flat, [out[missing[cell][0]] for cell in owner], arrived)
 
 
 def _key(example: Example, requests: tuple[Request, ...]) -> str:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 import torch
 
+from editkit.models.altered import altered
 from editkit.models.training import Parts
 
 RANK = 8
@@ -37,11 +38,12 @@ def adapted(network: torch.nn.Module, modules: Sequence[str], *, seed: int) -> I
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
             inject_adapter_in_model(LoraConfig(r=RANK, lora_alpha=2 * RANK, target_modules=list(modules)), network)
-        yield {
-            name: torch.ones_like(parameter, dtype=torch.bool)
-            for name, parameter in network.named_parameters()
-            if ".lora_" in name
-        }
+        with altered(network):
+            yield {
+                name: torch.ones_like(parameter, dtype=torch.bool)
+                for name, parameter in network.named_parameters()
+                if ".lora_" in name
+            }
     finally:
         for name, module in own.items():
             network.set_submodule(name, module)

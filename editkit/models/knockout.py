@@ -25,6 +25,7 @@ from editkit.checkpoints.architecture import Architecture, Site
 from editkit.checkpoints.knockout import Knockout
 from editkit.errors import EditkitError
 from editkit.models import experts
+from editkit.models.altered import altered
 from editkit.models.token_rows import TokenRows
 from editkit.units import PLAIN, Unit
 
@@ -48,7 +49,8 @@ def knocked_out(model: torch.nn.Module, architecture: Architecture, masks: Masks
     gates = Gates(model, architecture)
     try:
         gates.set(masks)
-        yield gates
+        with altered(model):
+            yield gates
     finally:
         gates.close()
 
@@ -78,6 +80,7 @@ def scaled(model: torch.nn.Module, site: Site, gates: torch.Tensor) -> Iterator[
         gates: float[batch, units] or float[units]; cast to the activations' dtype.
     """
     with ExitStack() as stack:
+        stack.enter_context(altered(model))
         rows = TokenRows(model, len(gates)) if gates.ndim == 2 else None
         stack.callback(rows.close if rows else lambda: None)
         for module in _modules(dict(model.named_modules(remove_duplicate=False)), site):

@@ -9,7 +9,7 @@ Rows of one batch may carry different knockouts, in scoring and in generation; t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -22,6 +22,7 @@ from editkit.checkpoints.architecture import Architecture
 from editkit.checkpoints.knockout import Knockout
 from editkit.checkpoints.source import Source
 from editkit.models import padding
+from editkit.models.altered import is_altered
 from editkit.models.batch_budget import Budget, within_memory
 from editkit.models.batches import batches, distinct
 from editkit.models.drawing import Drawn
@@ -29,6 +30,7 @@ from editkit.models.encoding import Encoded, encode, window_of
 from editkit.models.knockout import knocked_out
 from editkit.models.memory import layout, partly_outside
 from editkit.models.placement import Placement
+from editkit.models.pool import Asked, Piece, Pool
 from editkit.models.shared_layers import keeping, widened
 from editkit.models.stopping import Stopped
 from editkit.tasks.task import Generate, Likelihood, Output, Request
@@ -41,6 +43,15 @@ Knockouts = Sequence[Knockout]
 
 TOKENS_PER_BATCH = {"cpu": 16_384, "cuda": 131_072, "mps": 32_768}
 """Where batches start; they shrink when memory runs out, and stay shrunk."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Requests, what is out in each, and who hears of the answers: see ``LanguageModel.answer``."""
+
+    requests: Sequence[Request]
+    masks: np.ndarray | Sequence[Knockout] | None
+    arrived: Callable[[list[int], list[Output]], None]
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,8 @@ class LanguageModel:
     """How it was loaded."""
     proved: bool = field(default=True, compare=False)
     """Whether its sites were proved at load."""
+    pool: Pool | None = field(default=None, compare=False)
+    """Copies elsewhere, which answer as long as this one is as it was loaded (``altered``)."""
 
     def __repr__(self) -> str:
         return f"<LanguageModel {self.source.base.model}, {self.architecture!r}, {self.dtype} on {self.device}>"
@@ -85,7 +98,12 @@ class LanguageModel:
         """For a model that is loaded while this one is ``parked``: each layer on the same device."""
         devices = layout(self.network)
         same = self.asked.device if not devices or partly_outside(devices) else devices
-        return replace(self.asked, device=same, dtype=self.dtype)
+        return replace(self.asked, device=same, dtype=self.dtype, pool=None)
+
+    @property
+    def helped(self) -> Pool | None:
+        """The pool, while its copies answer as this model does."""
+        return None if is_altered(self.network) else self.pool
 
     @property
     def rounding(self) -> float:
@@ -116,27 +134,64 @@ class LanguageModel:
         Returns:
             Outputs in the order of ``requests``, text as generated. They do not depend on how they were batched.
         """
-        once = {request: self.encode(request) for request in set(requests)}
-        encoded = [once[request] for request in requests]
         outputs: list[Output | None] = [None] * len(requests)
-        out = None if masks is None else self.architecture.knockouts(masks)
-        layers = self._first_layers(out, len(requests))
+
+        def kept(rows: list[int], answers: list[Output]) -> None:
+            for row, answer in zip(rows, answers, strict=True):
+                outputs[row] = answer
+            arrived(rows, answers)
+
+        ask, pool = Ask(requests, masks, kept), self.helped
+        if pool is not None:
+            pool.run(self._pieces(ask, pool))
+        else:
+            for rows, piece in self._cut(ask, lambda: self.budget.tokens):
+                for some, answers in self._split(piece):
+                    kept([rows[at] for at in some], answers)
+        return [output for output in outputs if output is not None]
+
+    def answer_each(self, asks: Iterable[Ask]) -> None:
+        """``answer`` one after the other, without the outputs; copies elsewhere begin with the next while one ends."""
+        pool = self.helped
+        if pool is not None:
+            pool.run(piece for ask in asks for piece in self._pieces(ask, pool))
+            return
+        for ask in asks:
+            self.answer(ask.requests, ask.masks, arrived=ask.arrived)
+
+    def answer_batch(self, piece: Asked) -> list[Output]:
+        """What a copy does with a piece: all of it at once, or in parts that fit."""
+        return [answer for _, answers in self._split(piece) for answer in answers]
+
+    def _pieces(self, ask: Ask, pool: Pool) -> Iterator[tuple[Piece, Callable[[Any], None]]]:
+        for rows, piece in self._cut(ask, lambda: pool.tokens):
+            yield piece, partial(ask.arrived, rows)
+
+    def _cut(self, ask: Ask, budget: Callable[[], int]) -> Iterator[tuple[list[int], Asked]]:
+        """Batches, and the positions of their requests."""
+        once = {request: self.encode(request) for request in set(ask.requests)}
+        encoded = [once[request] for request in ask.requests]
+        out = None if ask.masks is None else self.architecture.knockouts(ask.masks)
+        layers = self._first_layers(out, len(ask.requests))
+        how = {"prefixes": self.prefixes, "padded": self.padded}
+        for batch in batches(ask.requests, encoded, out, layers, budget=budget, **how):
+            yield (
+                batch.rows,
+                Asked(
+                    tuple(ask.requests[row] for row in batch.rows),
+                    tuple(encoded[row] for row in batch.rows),
+                    None if out is None else tuple(out[row] for row in batch.rows),
+                    batch.prefix,
+                ),
+            )
+
+    def _split(self, piece: Asked) -> Iterator[tuple[list[int], list[Output]]]:
+        """Answers with their positions in the piece, in order."""
 
         def one(row: int) -> str:
-            return f"a single request of {len(encoded[row][0])} tokens on {self.device}"
+            return f"a single request of {len(piece.encoded[row][0])} tokens on {self.device}"
 
-        for batch in batches(
-            *(requests, encoded, out, layers),
-            prefixes=self.prefixes,
-            padded=self.padded,
-            budget=lambda: self.budget.tokens,
-        ):
-            run = partial(self._run, requests, encoded, out, batch.prefix)
-            for rows, answers in within_memory(batch.rows, run, self.budget, single=one):
-                for row, answer in zip(rows, answers, strict=True):
-                    outputs[row] = answer
-                arrived(rows, answers)
-        return [output for output in outputs if output is not None]
+        return within_memory(range(len(piece.requests)), partial(self._run, piece), self.budget, single=one)
 
     def encode(self, request: Request) -> Encoded:
         """(context, continuation) in token ids; a prompt that does not fit the model's context loses its beginning."""
@@ -149,17 +204,11 @@ class LanguageModel:
         first = {each: self.architecture.first_layer(each) or 0 for each in set(out)}
         return np.array([first[each] for each in out], dtype=int)
 
-    def _run(
-        self,
-        requests: Sequence[Request],
-        encoded: Sequence[Encoded],
-        out: Knockouts | None,
-        prefix: int,
-        batch: Sequence[int],
-    ) -> list[Output]:
-        """Answer the requests of a batch, all of which begin with the same ``prefix`` tokens."""
-        rows, first = [encoded[row] for row in batch], requests[batch[0]]
-        without = None if out is None else [out[row] for row in batch]
+    def _run(self, piece: Asked, batch: Sequence[int]) -> list[Output]:
+        """Answer some requests of a piece, all of which begin with the same ``prefix`` tokens."""
+        requests, prefix = piece.requests, piece.prefix
+        rows, first = [piece.encoded[row] for row in batch], requests[batch[0]]
+        without = None if piece.out is None else [piece.out[row] for row in batch]
         shared = 0 if isinstance(first, Generate) else int(self._first_layers(without, len(rows)).min())
         with torch.inference_mode():
             before = self._prefix(rows[0][0][:prefix], without, len(rows), shared) if prefix else None

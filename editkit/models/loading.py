@@ -5,6 +5,7 @@ load("meta-llama/Llama-3.2-1B-Instruct", dtype="bfloat16") -> LanguageModel
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def load_source(source: Source, placement: Placement = Placement(), *, check: bo
     architecture = from_model(network)
     if check:
         architecture = prove(network, architecture)
-    return LanguageModel(
+    model = LanguageModel(
         source,
         network,
         tokenizer,
@@ -102,6 +103,7 @@ def load_source(source: Source, placement: Placement = Placement(), *, check: bo
         asked=placement,
         proved=check,
     )
+    return model if placement.pool is None else replace(model, pool=placement.pool(model))
 
 
 def _with_words(source: Source, auto: Any, trust_remote_code: bool) -> Any:

@@ -23,6 +23,7 @@ import torch
 from editkit.checkpoints.architecture import Architecture, Site
 from editkit.checkpoints.knockout import Knockout
 from editkit.errors import EditkitError
+from editkit.models.altered import altered
 from editkit.models.encoding import Encoded
 from editkit.models.language_model import LanguageModel
 from editkit.units import PLAIN
@@ -117,14 +118,15 @@ def trained(
 
     losses: list[float] = []
     try:
-        for steps, batch in enumerate(_batches(len(rows), training, rng), 1):
-            gradients = _gradients(model, parameters, [rows[number] for number in batch], losses)
-            for name, gradient in gradients.items():
-                copies[name].grad = gradient[chosen[name]].float()
-            optimizer.step()
-            write(copies)
-            watch(steps)
-        yield losses
+        with altered(model.network):
+            for steps, batch in enumerate(_batches(len(rows), training, rng), 1):
+                gradients = _gradients(model, parameters, [rows[number] for number in batch], losses)
+                for name, gradient in gradients.items():
+                    copies[name].grad = gradient[chosen[name]].float()
+                optimizer.step()
+                write(copies)
+                watch(steps)
+            yield losses
     finally:
         write(before)
 

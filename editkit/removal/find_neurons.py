@@ -16,11 +16,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from editkit.checkpoints.architecture import Site
-from editkit.checkpoints.knockout import Knockout
+from editkit.checkpoints.knockout import NOTHING, Knockout
 from editkit.errors import EditkitError
 from editkit.evidence.localization import Effect, Localization
 from editkit.localizers.contrast import contrast, shared
@@ -28,7 +29,6 @@ from editkit.localizers.flip_test import weigh
 from editkit.measuring.attribution import BACKWARD, effects
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
-from editkit.models.knockout import knocked_out
 from editkit.removal.capability import Capability
 from editkit.removal.find_heads import control_measures
 from editkit.removal.recipe import Recipe
@@ -136,8 +136,7 @@ def ordered(
     out = np.argsort(-score, kind="stable")[: rounds[0]]
     for size in rounds[1:]:
         taken = Knockout.of(places_of(ledger, out))
-        with knocked_out(ledger.model.network, ledger.model.architecture, taken):
-            means = {name: attributed(ledger, measure, recipe) for name, measure in targets.items()}
+        means = {name: attributed(ledger, measure, recipe, taken) for name, measure in targets.items()}
         score = contrast({name: _left(ledger, targets[name], taken) * mean for name, mean in means.items()}, needed)
         rest = np.setdiff1d(np.arange(len(score)), out)
         out = np.concatenate([out, rest[np.argsort(-score[rest], kind="stable")][:size]])
@@ -150,10 +149,11 @@ def _left(ledger: Ledger, measure: LikelihoodMeasure, out: Knockout) -> float:
     return float(np.clip(after / max(before, 1e-9), 0, 1))
 
 
-def attributed(ledger: Ledger, measure: LikelihoodMeasure, recipe: Recipe) -> np.ndarray:
-    """float32[neurons], the mean over anchors."""
+def attributed(ledger: Ledger, measure: LikelihoodMeasure, recipe: Recipe, out: Knockout = NOTHING) -> np.ndarray:
+    """float32[neurons], the mean over anchors, with some neurons out."""
     rows = [ledger.model.encode(anchor.requests[anchor.pick]) for anchor in measure.anchors]
-    return effects(ledger.model, rows, _sites(ledger), path=recipe.path, steps=recipe.steps, advance=ledger.advance)
+    how: Any = {"path": recipe.path, "steps": recipe.steps, "out": out, "advance": ledger.advance}
+    return effects(ledger.model, rows, _sites(ledger), **how)
 
 
 def _sites(ledger: Ledger) -> list[Site]:
