@@ -9,6 +9,7 @@
 # make cards     write the example cards again
 # make docs      make the site of all pages, build/site, and check every link; runs the notebook
 # make kill N=100  kill commands at random moments, run them again, compare every byte
+# make cluster   install Ray, removals by two workers on two local nodes, one killed midway, against one process
 # make fuzz MINUTES=60  give every loader odd files: each ends in success or in one clear error; what does not is kept
 
 PYTHON ?= python3
@@ -23,7 +24,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist work
 # Modules are compiled once, not by each process again: tests start hundreds.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo real test test-commit test-all check oldest cards docs kill fuzz clean
+.PHONY: demo real test test-commit test-all check oldest cards docs kill cluster fuzz clean
 
 demo: .venv/installed
 	@rm -rf $(OUT)
@@ -86,6 +87,10 @@ docs: .venv/site
 
 kill: .venv/tools
 	$(BIN)/python -m benchmarks.kill -n $(or $(N),100)
+
+cluster: .venv/tools $(REAL)
+	$(call install,'.[dev,ray]')
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "" --durations=5 tests/cluster
 
 fuzz: .venv/tools
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fuzz --minutes $(or $(MINUTES),60) $(and $(SEED),--seed $(SEED))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from editkit.api import export as export
     from editkit.api import head_map as head_map
     from editkit.api import knocked_out as knocked_out
+    from editkit.api import load as load
     from editkit.api import localize as localize
     from editkit.api import remove_capability as remove_capability
     from editkit.api import tryout as tryout
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from editkit.errors import IntegrityError as IntegrityError
     from editkit.errors import NotLocalized as NotLocalized
     from editkit.errors import TooMuchDamage as TooMuchDamage
-    from editkit.models.loading import load as load
     from editkit.models.placement import Placement as Placement
     from editkit.render.export import Export as Export
     from editkit.units import Head as Head
@@ -58,7 +58,7 @@ _PUBLIC = {
     "head_map": "api",
     "export": "api",
     "knocked_out": "api",
-    "load": "models.loading",
+    "load": "api",
     "localize": "api",
     "remove_capability": "api",
     "tryout": "api",

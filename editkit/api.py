@@ -21,6 +21,7 @@ import numpy as np
 
 from editkit.checkpoints.source import Source, is_bundled, resolve
 from editkit.checkpoints.staging import default_out
+from editkit.cluster.workers import Workers, flags_of
 from editkit.edit import Edit
 from editkit.errors import EditkitError
 from editkit.evidence.attacks import Attacks
@@ -61,6 +62,33 @@ LOADING = "Loading the model"
 """The title of this stage."""
 Model = LanguageModel | Source | str | Path | None
 """A loaded model, a Hub id, a local directory; None for the bundled organism."""
+
+
+def load(
+    model: str | Path | None = None,
+    *,
+    revision: str | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    trust_remote_code: bool = False,
+    check: bool = True,
+    workers: int | Workers | None = None,
+) -> LanguageModel:
+    """Load a model once, find its heads, and let each head site prove itself.
+
+    Args:
+        model: a Hub id or a local directory; None loads the bundled organism.
+        device, dtype, trust_remote_code: see ``Placement``.
+        check: run the causal self-check: a zero mask changes nothing, every site something.
+        workers: let so many copies of it answer, here or on a Ray cluster (docs/cluster.md).
+
+    Raises:
+        EditkitError: unknown model, missing weights, unsupported architecture, or a failed self-check.
+        UsageError: ``workers`` without Ray.
+    """
+    asked = Workers(workers) if isinstance(workers, int) else workers
+    placement = Placement(device, dtype, trust_remote_code, None if asked is None else asked.opener())
+    return load_source(resolve(model, revision), placement, check=check)
 
 
 def localize(
@@ -413,6 +441,7 @@ def _as_command(
         told |= {"also": None}
     flags += ["--trust-remote-code"] if live.asked.trust_remote_code else []
     flags += ["--fresh"] if fresh else []
+    flags += flags_of(live.asked.pool)
     file = "recipe.yaml" if isinstance(name, Recipe) else str(name)
     command = shlex.join(["editkit", "remove-capability", file, *flags, "--out", str(out), "--seed", str(seed)])
     if isinstance(name, Recipe):

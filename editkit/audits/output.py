@@ -69,7 +69,11 @@ def audit_output(
     with ExitStack() as stack:
         store = stack.enter_context(opened(work_for(source.base, recipe.capability, seed, session.work).store))
         ledger = Ledger(load_source(source, placement), store, session.stages)
-        other = None if never_had is None else replace(ledger, model=load_source(resolve(never_had), placement))
+        other = (
+            None
+            if never_had is None
+            else replace(ledger, model=load_source(resolve(never_had), replace(placement, pool=None)))
+        )
         subject = subject_of(ledger, edit.units, wanted, budget, never_had=other, seed=seed)
         attacks = audited(subject, audits, edit)
     return record(out, attacks)

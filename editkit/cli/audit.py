@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editkit.cli.options import FOLDER, allow_code, as_json, placement, placing, remote_code, seed, session, work
+from editkit.cli.options import (
+    FOLDER,
+    allow_code,
+    as_json,
+    placement,
+    placing,
+    remote_code,
+    seed,
+    session,
+    sharing,
+    work,
+)
 from editkit.cli.streams import print_json, show
 from editkit.errors import UsageError
 
@@ -27,6 +38,7 @@ if TYPE_CHECKING:
 )
 @seed
 @placing
+@sharing
 @remote_code
 @allow_code
 @work

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from editkit.checkpoints.source import Source
     from editkit.models.language_model import LanguageModel
     from editkit.models.placement import Placement
+    from editkit.models.pool import Opener
     from editkit.workspace import Session
 
 BUNDLED = "No --model given: using the small bundled model (the organism)."
@@ -49,6 +50,15 @@ dtype = click.option(
     "--dtype", default="auto", show_default=True, type=click.Choice(["auto", "float32", "bfloat16", "float16"])
 )
 placing = stacked(device, dtype)
+workers = click.option(
+    "--workers", metavar="N", type=click.IntRange(1), help="Let N copies of the model answer (docs/cluster.md)."
+)
+sharing = stacked(
+    workers,
+    click.option("--ray", metavar="ADDRESS", help="On a Ray cluster: auto, ray://HOST:10001. Default: this machine."),
+    click.option("--gpus-per-worker", metavar="K", type=click.IntRange(1), help="Spread each copy over K GPUs."),
+    click.option("--mixed-pool", is_flag=True, help="Allow processors of several types, which round otherwise."),
+)
 remote_code = click.option("--trust-remote-code", is_flag=True, help="Run Python files that came with the model.")
 allow_code = click.option(
     "--allow-code-execution",
@@ -72,7 +82,18 @@ def placement(options: dict[str, Any]) -> Placement:
     from editkit.models.placement import Placement
 
     given = {key: options.pop(key) for key in ("device", "dtype", "trust_remote_code") if key in options}
-    return Placement(**given)
+    return Placement(**given, pool=_pool(options))
+
+
+def _pool(options: dict[str, Any]) -> Opener | None:
+    asked = [options.pop(key, None) for key in ("workers", "ray", "gpus_per_worker")]
+    mixed = options.pop("mixed_pool", False)
+    if not any(asked) and not mixed:
+        return None
+    from editkit.cli.stages import on_stderr
+    from editkit.cluster.workers import Workers
+
+    return Workers(*asked, mixed=mixed).opener(on_stderr())
 
 
 def session(options: dict[str, Any], command: str = "") -> Session:
@@ -95,8 +116,9 @@ def load(options: dict[str, Any]) -> LanguageModel:
         note(BUNDLED)
     source = resolve(model, options.pop("revision"), stages=stages)
     tell_kept(source, options["work"])
+    placed = placement(options)
     with stages(LOADING, None):
-        return load_source(source, placement(options))
+        return load_source(source, placed)
 
 
 def tell_kept(source: Source, work: Path | None) -> None:

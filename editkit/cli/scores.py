@@ -19,6 +19,7 @@ from editkit.cli.options import (
     remote_code,
     seed,
     session,
+    sharing,
     which_model,
     work,
 )
@@ -41,6 +42,7 @@ from editkit.errors import UsageError
 @click.option("-o", "--out", type=FOLDER, metavar="DIR", help="Where. Default: MODEL-inspect or MODEL-lm-eval here.")
 @seed
 @placing
+@sharing
 @remote_code
 @allow_code
 @work

@@ -26,9 +26,11 @@ from editkit.cli.options import (
     revision,
     seed,
     session,
+    sharing,
     tell_kept,
     which_model,
     work,
+    workers,
     write,
 )
 from editkit.cli.streams import Visible, console, note, print_json, show
@@ -69,6 +71,7 @@ which_units = click.option(
 )
 @seed
 @placing
+@sharing
 @remote_code
 @allow_code
 @work
@@ -129,6 +132,7 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, **options: Any) -
 @which_units
 @dtype
 @click.option("--gpu", metavar="G", help="Whether it fits on a GPU, and how long it takes: h100, a100 or rtx4090.")
+@workers
 @as_json
 def plan(
     name: str,
@@ -136,11 +140,12 @@ def plan(
     revision: str | None,
     dtype: str,
     gpu: str | None,
+    workers: int | None,
     as_json: bool,
     **changes: str | None,
 ) -> None:
     """What a run will cost; nothing is loaded."""
-    _show_plan(name, as_json, _changes(changes), gpu=gpu, model=model, revision=revision, dtype=dtype)
+    _show_plan(name, as_json, _changes(changes), gpu=gpu, workers=workers, model=model, revision=revision, dtype=dtype)
 
 
 @click.command()
@@ -168,6 +173,7 @@ def inspect(model: str | None, revision: str | None, as_json: bool) -> None:
 @which_units
 @seed
 @placing
+@sharing
 @remote_code
 @allow_code
 @work
@@ -205,6 +211,7 @@ def localize(name: str, out: Path | None, plot: Path | None, units: str | None, 
 @which_model
 @seed
 @placing
+@sharing
 @remote_code
 @work
 @as_json
@@ -245,17 +252,28 @@ def _ask_hub(repo: str, model: str | None, revision: str | None) -> None:
     console(sys.stderr).print(Visible(hub_tables.preflight(checked)))
 
 
-def _show_plan(name: str, as_json: bool, changes: dict[str, Any], *, gpu: str | None = None, **asked: Any) -> Plan:
+def _show_plan(
+    name: str,
+    as_json: bool,
+    changes: dict[str, Any],
+    *,
+    gpu: str | None = None,
+    workers: int | None = None,
+    **asked: Any,
+) -> Plan:
     from editkit.cli import shapes
+    from editkit.planning.pool_cost import shared
     from editkit.planning.run_cost import plan as planned
     from editkit.planning.study_cost import on_gpu
 
     cost = planned(name, changes=changes, **asked)
     there = None if gpu is None else on_gpu(cost, gpu)
+    several = None if workers is None else shared(cost, workers, alone=None if there is None else there.seconds)
+    more = {name: each for name, each in {"gpu": there, "workers": several}.items() if each is not None}
     if as_json:
-        print_json(cost.to_dict() | ({"gpu": there.to_dict()} if there else {}))
+        print_json(cost.to_dict() | {name: each.to_dict() for name, each in more.items()})
     else:
-        show(shapes.pairs(cost.facts() | ({"gpu": there.describe()} if there else {})))
+        show(shapes.pairs(cost.facts() | {name: each.describe() for name, each in more.items()}))
     return cost
 
 

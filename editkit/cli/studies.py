@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editkit.cli.options import FILE, allow_code, as_json, placement, placing, require_folder, work, write
+from editkit.cli.options import FILE, allow_code, as_json, placement, placing, require_folder, sharing, work, write
 from editkit.cli.streams import note, print_json
 from editkit.errors import EditkitError
 from editkit.printable import visible
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--plan", "planned", is_flag=True, help="Say what it will cost on a GPU; load and download nothing.")
 @click.option("--gpu", default="h100", show_default=True, metavar="G", help="With --plan: h100, a100 or rtx4090.")
 @placing
+@sharing
 @work
 @as_json
 def study(

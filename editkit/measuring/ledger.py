@@ -180,7 +180,7 @@ def _space(model: LanguageModel, question: Question) -> dict[str, Any]:
     """Everything a cell depends on besides its mask and its example."""
     return {
         "model": name_of(model.source.base),
-        "config": _settings(model.network),
+        "config": settings_of(model.network),
         "units": model.architecture.layout,
         "tokenizer": model.tokenizer_digest,
         "chat": ASKED,
@@ -192,7 +192,7 @@ def _space(model: LanguageModel, question: Question) -> dict[str, Any]:
     }
 
 
-def _settings(network: Any) -> str:
+def settings_of(network: Any) -> str:
     """The digest of what a network computes with besides its weights, and of where its answers end.
 
     Not of where its files lie, nor of the library that read them.

@@ -18,13 +18,14 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from editkit.checkpoints.knockout import Knockout
 from editkit.errors import EditkitError
+from editkit.measuring.network_disk import claimed
 from editkit.printable import printable
 
 FORMAT = 3
@@ -140,19 +141,22 @@ def opened(path: Path | None) -> Iterator[Store]:
     """Open or create the store at ``path``; None keeps it in memory.
 
     Raises:
-        EditkitError: the file is damaged, is not a measurement store, or was written by another format.
+        EditkitError: the file is damaged, is not a measurement store, or was written by another format; or it lies on a
+            network disk, and another machine has it.
     """
-    try:
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=PATIENCE)
-    except (OSError, sqlite3.Error) as error:
-        raise EditkitError(f"The measurement store {path} cannot be opened: {error}. Choose another --work.") from error
-    try:
+    with ExitStack() as stack:
+        try:
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(claimed(path))
+            connection = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=PATIENCE)
+        except (OSError, sqlite3.Error) as error:
+            raise EditkitError(
+                f"The measurement store {path} cannot be opened: {error}. Choose another --work."
+            ) from error
+        stack.callback(connection.close)
         _prepare(connection, path or Path(":memory:"))
         yield Store(path or Path(":memory:"), connection)
-    finally:
-        connection.close()
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:

@@ -1,0 +1,288 @@
+"""What workers bring: two against one on this machine, how many one driver can feed, and what a run costs on GPUs.
+
+    python -m benchmarks.cluster                       # all of it, into benchmarks/results/cluster.md; a quiet machine
+    python -m benchmarks.cluster --only driver --workers 8 --seconds 5
+    python -m benchmarks.cluster --only cost           # prints the table of docs/cluster.md; runs nothing
+
+Of the driver all is real but the workers: the model's cut into pieces, the schedule, judging, the store on disk. A
+simulated worker answers each request with a likelihood after a drawn delay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import random
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from editkit.cluster.schedule import Answered, Event, Ready, Schedule
+from editkit.cluster.workers import Workers
+from editkit.measuring.ledger import Ledger
+from editkit.measuring.likelihood import likelihood_measure
+from editkit.measuring.store import opened
+from editkit.models.language_model import LanguageModel
+from editkit.models.loading import load, load_source
+from editkit.models.placement import Placement
+from editkit.models.pool import Arrived, Asked, Piece
+from editkit.planning.pool_cost import shared
+from editkit.planning.run_cost import Plan, duration
+from editkit.planning.run_cost import plan as planned
+from editkit.planning.study_cost import STEP, Gpu, Size, gpu_named
+from editkit.tasks.builtin import TASKS
+from editkit.tasks.task import Likelihood, examples_of
+
+RESULT = Path(__file__).parent / "results" / "cluster.md"
+
+
+@dataclass
+class Drawn:
+    """Workers that answer after a delay, in real time.
+
+    Args:
+        seconds: of a piece, on average; drawn from half to three halves of it.
+    """
+
+    workers: int
+    seconds: float
+    rng: random.Random = field(default_factory=lambda: random.Random(0))
+    busy: float = 0.0
+    _due: list[tuple[float, int, Event]] = field(default_factory=list)
+    _free: dict[str, float] = field(default_factory=dict)
+    _count: int = 0
+
+    def __post_init__(self) -> None:
+        for number in range(self.workers):
+            self._tell(self.now(), Ready(f"w{number}", 1.0, 1.0))
+
+    def send(self, worker: str, number: int, piece: Piece) -> None:
+        assert isinstance(piece, Asked)
+        delay = self.seconds * self.rng.uniform(0.5, 1.5)
+        self._free[worker] = max(self.now(), self._free.get(worker, 0.0)) + delay
+        self.busy += delay
+        result = [Likelihood(-self.rng.random(), len(continuation), True) for _, continuation in piece.encoded]
+        self._tell(self._free[worker], Answered(worker, number, result))
+
+    def wait(self, seconds: float | None) -> Sequence[Event]:
+        if self._due:
+            time.sleep(max(0.0, self._due[0][0] - self.now()))
+        events = []
+        while self._due and self._due[0][0] <= self.now():
+            events.append(heapq.heappop(self._due)[2])
+        return events
+
+    def end(self, worker: str) -> str:
+        raise AssertionError(f"{worker} does not hang")
+
+    def now(self) -> float:
+        return time.perf_counter()
+
+    def _tell(self, when: float, event: Event) -> None:
+        self._count += 1
+        heapq.heappush(self._due, (when, self._count, event))
+
+
+@dataclass
+class Simulated:
+    """A pool of drawn workers, which knows where the driver's time goes."""
+
+    tokens: int
+    crew: Drawn
+    judged: float = 0.0
+    cut: float = 0.0
+    pieces: int = 0
+
+    def __post_init__(self) -> None:
+        self.schedule = Schedule(self.crew)
+
+    def run(self, work: object) -> None:
+        self.schedule.run(self._timed(iter(work)))  # type: ignore[call-overload]
+
+    def _timed(self, work):  # type: ignore[no-untyped-def]
+        while True:
+            began = time.perf_counter()
+            pair: tuple[Piece, Arrived] | None = next(work, None)
+            self.cut += time.perf_counter() - began
+            if pair is None:
+                return
+            self.pieces += 1
+            yield pair[0], self._judging(pair[1])
+
+    def _judging(self, arrived: Arrived) -> Arrived:
+        def timed(result: object) -> None:
+            began = time.perf_counter()
+            arrived(result)
+            self.judged += time.perf_counter() - began
+
+        return timed
+
+
+def driver(workers: int, seconds: float, each: float) -> list[str]:
+    """One row: what a driver does with so many workers, for about so many seconds."""
+    organism = load()
+    pool = Simulated(organism.budget.tokens, Drawn(workers, each))
+    model = replace(organism, pool=pool)
+    examples = examples_of(TASKS["swear"], "locate", limit=60)
+    with tempfile.TemporaryDirectory() as folder, opened(Path(folder) / "measurements.sqlite") as store:
+        measure = likelihood_measure(Ledger(organism, store), TASKS["swear"], examples)
+        measure = replace(measure, ledger=Ledger(model, store))
+        heads = len(model.architecture.heads)
+        per_piece = max(1, model.budget.tokens // 40)
+        count = max(1, int(workers * seconds / each) * per_piece // measure.examples)
+        masks = np.random.default_rng(0).random((count, heads)) < 0.1
+        began, before = time.perf_counter(), time.process_time()
+        measure(masks)
+        wall, used = time.perf_counter() - began, time.process_time() - before
+        cells = store.count()
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    parts = {"cutting": pool.cut, "judging and storing": pool.judged, "the schedule": used - pool.cut - pool.judged}
+    first = max(parts, key=lambda part: parts[part])
+    numbers = (f"{workers}", f"{each:g} s", f"{pool.pieces:,}", f"{cells:,}", f"{cells / wall:,.0f}")
+    efficiency = pool.crew.busy / (workers * wall)
+    return [
+        *numbers,
+        f"{efficiency:.2f}",
+        f"{used / wall:.0%}",
+        f"{memory:,.0f} MB",
+        f"{first} ({parts[first] / wall:.0%})",
+    ]
+
+
+def sweep(model: LanguageModel, task: str, masks: int) -> float:
+    """Seconds of a sweep over random masks, after a first short one."""
+    with opened(None) as store:
+        ledger = Ledger(model, store)
+        measure = likelihood_measure(ledger, TASKS[task], examples_of(TASKS[task], "locate", limit=40))
+        drawn = np.random.default_rng(0).random((masks + 4, len(model.architecture.heads))) < 0.05
+        measure(drawn[:4])
+        began = time.perf_counter()
+        measure(drawn[4:])
+        return time.perf_counter() - began
+
+
+def efficiency(path: Path | None, task: str, masks: int) -> list[list[str]]:
+    """One worker, and two, of one thread each."""
+    source = load(path).source
+    seconds = {}
+    for count in (1, 2):
+        model = load_source(source, Placement(pool=Workers(count).opener()))
+        schedule = model.pool.schedule  # type: ignore[union-attr]
+        while schedule.workers < count:  # the sweep begins when all are there
+            model.answer([], None)
+            for event in schedule.crew.wait(1.0):
+                schedule._heard(event)
+        seconds[count] = sweep(model, task, masks)
+        del model, schedule
+    share = seconds[1] / (2 * seconds[2])
+    return [
+        [
+            source.base.model.rpartition("/")[2],
+            f"{masks}",
+            *(f"{seconds[count]:.1f} s" for count in (1, 2)),
+            f"{share:.2f}",
+        ]
+    ]
+
+
+SIZES = {
+    "Llama 3.1 8B": Size(32, 1024, 8_030_261_248, 16_060_522_496),
+    "Llama 3.1 70B": Size(80, 5120, 70_553_706_496, 141_107_412_992),
+    "Llama 3.1 405B": Size(126, 16128, 405_853_388_800, 811_706_777_600),
+}
+"""From their model cards: layers, heads, parameters, bytes in bfloat16."""
+H200 = Gpu("H200", 989e12, 141e9)
+"""By its data sheet: dense bfloat16, memory. Seven tenths of a terabyte more than eight H100 of one machine have."""
+PRICE = {"H100 SXM": 3.0, "H200": 4.0}
+"""Dollars a GPU-hour; our assumption: put in your own."""
+
+
+def cost(recipe: str) -> str:
+    """The table of docs/cluster.md."""
+    own = planned(recipe)
+    lines = []
+    for name, size in SIZES.items():
+        gpu = gpu_named("h100") if size.memory <= 8 * gpu_named("h100").memory else H200
+        copy = -(-size.memory // int(gpu.memory))
+        copy = next(count for count in (1, 2, 4, 8) if count >= copy)  # a machine has eight
+        run = replace(own, search_tokens=_search(own, recipe, size), parameters=size.parameters)
+        alone = (
+            2 * size.parameters * (run.search_tokens + run.answer_tokens) / (0.4 * gpu.operations) + STEP * run.steps
+        )
+        for gpus in (1, 2, 4, 8, 16, 32, 64):
+            copies = gpus // copy
+            if copies == 0:
+                continue
+            seconds = alone if copies == 1 else shared(run, copies, alone=alone).seconds
+            price = PRICE[gpu.name] * gpus * seconds / 3600
+            lines.append([name, f"{gpus} {gpu.name}", f"{copies} of {copy}", duration(seconds), f"${price:,.2f}"])
+    return table(["model", "GPUs", "copies, of GPUs each", "time", "price"], lines)
+
+
+def _search(own: Plan, recipe: str, size: Size) -> int:
+    from editkit.localizers.adaptive import usual_budget
+
+    return int(own.search_tokens * usual_budget(size.heads) / max(1.0, own.evaluations))
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=["driver", "two", "cost"])
+    parser.add_argument("--workers", type=int, nargs="*", default=[64, 512])
+    parser.add_argument("--seconds", type=float, default=30.0, help="of each driver's run, about")
+    parser.add_argument("--each", type=float, nargs="*", default=[1.0, 5.0], help="seconds of a piece")
+    parser.add_argument("--model", type=Path, help="for two workers; default: the organism")
+    parser.add_argument("--task", default="swear")
+    parser.add_argument("--masks", type=int, default=400)
+    options = parser.parse_args()
+    if options.only == "cost":
+        print(cost("swear"))
+        return
+    text = ["# Workers\n\n`python -m benchmarks.cluster` (docs/cluster.md).\n"]
+    parts: dict[str, Callable[[], str]] = {
+        "two": lambda: (
+            "\n## Two workers of one thread against one\n\n"
+            + table(
+                ["model", "masks", "one worker", "two workers", "efficiency"],
+                efficiency(options.model, options.task, options.masks),
+            )
+        ),
+        "driver": lambda: (
+            "\n## One driver, simulated workers\n\nReal: the cut, the schedule, judging, the store. "
+            "Efficiency: the share of the workers' time in which they had work, start and end included.\n\n"
+            + table(
+                [
+                    "workers",
+                    "a piece",
+                    "pieces",
+                    "cells",
+                    "cells/s",
+                    "efficiency",
+                    "driver's CPU",
+                    "memory",
+                    "most of it",
+                ],
+                [driver(workers, options.seconds, each) for workers in options.workers for each in options.each],
+            )
+        ),
+    }
+    for name, part in parts.items():
+        if options.only in (None, name):
+            text.append(part())
+            print(text[-1], flush=True)
+    if options.only is None:
+        RESULT.write_text("".join(text), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
