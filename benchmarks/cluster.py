@@ -2,6 +2,7 @@
 
     python -m benchmarks.cluster                       # all of it, into benchmarks/results/cluster.md; a quiet machine
     python -m benchmarks.cluster --only driver --workers 8 --seconds 5
+    python -m benchmarks.cluster --only kills --kills 50   # at random moments; every cell is compared
     python -m benchmarks.cluster --only cost           # prints the table of docs/cluster.md; runs nothing
 
 Of the driver all is real but the workers: the model's cut into pieces, the schedule, judging, the store on disk. A
@@ -12,9 +13,12 @@ from __future__ import annotations
 
 import argparse
 import heapq
+import os
 import random
 import resource
+import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -166,6 +170,35 @@ def sweep(model: LanguageModel, task: str, masks: int) -> float:
         return time.perf_counter() - began
 
 
+def kills(count: int) -> list[list[str]]:
+    """Sweeps of the organism by two workers, one of which is killed now and then, until so many were."""
+    alone = load()
+    pool = Workers(2).opener()(alone)
+    model, crew, rng = replace(alone, pool=pool), pool.schedule.crew, random.Random(0)  # type: ignore[attr-defined]
+    done, ended = 0, threading.Event()
+
+    def kill() -> None:
+        nonlocal done
+        while not ended.wait(rng.uniform(0.2, 6.0)):
+            processes = [actor.where.process for actor in list(crew.actors.values()) if actor.where is not None]
+            if processes and done < count:
+                os.kill(rng.choice(processes), signal.SIGKILL)
+                done += 1
+
+    examples, sweeps, differ, began = examples_of(TASKS["swear"], "locate", limit=40), 0, 0, time.perf_counter()
+    threading.Thread(target=kill, daemon=True).start()
+    while done < count or not sweeps:
+        found = []
+        masks = np.random.default_rng(sweeps).random((200, len(alone.architecture.heads))) < 0.05
+        for each in (alone, model):
+            with opened(None) as store:
+                found.append(likelihood_measure(Ledger(each, store), TASKS["swear"], examples)(masks))
+        sweeps, differ = sweeps + 1, differ + int((found[0] != found[1]).sum())
+    ended.set()
+    minutes = f"{(time.perf_counter() - began) / 60:.0f} min"
+    return [[f"{done}", f"{sweeps}", f"{sweeps * 200 * found[0].shape[1]:,}", f"{differ}", minutes]]
+
+
 def efficiency(path: Path | None, task: str, masks: int) -> list[list[str]]:
     """One worker, and two, of one thread each."""
     source = load(path).source
@@ -237,7 +270,8 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=["driver", "two", "cost"])
+    parser.add_argument("--only", choices=["driver", "two", "kills", "cost"])
+    parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--workers", type=int, nargs="*", default=[64, 512])
     parser.add_argument("--seconds", type=float, default=30.0, help="of each driver's run, about")
     parser.add_argument("--each", type=float, nargs="*", default=[1.0, 5.0], help="seconds of a piece")
@@ -276,6 +310,10 @@ def main() -> None:
             )
         ),
     }
+    parts["kills"] = lambda: (
+        "\n## Workers killed at random moments\n\n"
+        + table(["kills", "sweeps", "cells", "that differ from one process", "time"], kills(options.kills))
+    )
     for name, part in parts.items():
         if options.only in (None, name):
             text.append(part())
