@@ -14,6 +14,7 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,14 +51,15 @@ def nodes() -> Iterator[Any]:
     patch = pytest.MonkeyPatch()
     patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     patch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
-    cluster = Cluster(initialize_head=True, head_node_args={**size, "temp_dir": folder})
-    cluster.add_node(**size)
-    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
-    patch.undo()
-    shutil.rmtree(folder, ignore_errors=True)
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        stack.callback(patch.undo)
+        cluster = Cluster(initialize_head=True, head_node_args={**size, "temp_dir": folder})
+        stack.callback(cluster.shutdown)
+        cluster.add_node(**size)
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+        stack.callback(ray.shutdown)
+        yield cluster
 
 
 @pytest.fixture(scope="module")
