@@ -167,7 +167,7 @@ def _finding(outcome: Outcome) -> dict[str, Any]:
         "neurons_text": Inert(f"How many neurons of each layer were {wording.fate(provenance)}")
         if outcome.edit.neurons
         else None,
-        "unlisted": len(removed) - len(listed),
+        "unlisted": len(outcome.edit.units) - len(listed),
         "effect_means": Inert(wording.effect_means(localization)),
         "removed": listed,
         "frontier": frontier.rows(outcome),

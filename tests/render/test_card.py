@@ -18,12 +18,15 @@ from huggingface_hub import ModelCard
 
 from editkit.errors import EditkitError
 from editkit.evidence.exhibits import Audit, Exhibits
+from editkit.evidence.frontier import FrontierPoint
+from editkit.evidence.hardening import Hardening, Round
 from editkit.evidence.intervals import Interval
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import BaseModel, Provenance
 from editkit.evidence.report import EvalReport
 from editkit.render import card, page, wording
 from editkit.render.inert import Inert
+from editkit.units import Neuron
 from tests.made_evidence import evidence, neurons
 
 STATUSES = ("met", "goal-missed", "too-much-damage")
@@ -290,6 +293,25 @@ def test_a_removal_of_neurons_speaks_of_neurons_alone():
     assert "editkit/neurons.png" in text and "editkit/heads.png" not in text and "niversal heads" not in text
     assert len(table(text, "neuron")) == 8 and "Of 32 neurons the effect alone was not measured." in text
     assert "mlp-neurons" in front_matter(text)["tags"] and "attention-heads" not in front_matter(text)["tags"]
+
+
+def test_what_hardening_did_is_on_card_and_page_and_its_neurons_are_counted():
+    """Neurons of the rounds were never in the order of the search."""
+    plain = neurons()
+    more = frozenset({*plain.edit.units, Neuron(0, 95), Neuron(1, 95)})
+    rounds = (Round(40, 0.0, 0.287), Round(42, 0.0, 0.037))
+    point = FrontierPoint(tuple(more), {"swear": 0.0}, {"rhyme": 0.0})
+    hardening = Hardening(25, 3e-5, 60, 80, 0.412, rounds)
+    outcome = replace(
+        plain,
+        edit=replace(plain.edit, units=more),
+        exhibits=replace(plain.exhibits, frontier=(point,), hardening=hardening),
+    )
+    text = card.render(outcome)
+    said = "28.7 % with 40 neurons out; 3.7 % with 42 neurons out; without edit and training, 41.2 %."
+    assert "Of 34 neurons the effect alone was not measured." in text
+    assert said in text and said in unescape(page.render(outcome))
+    assert "Hardened" not in card.render(plain) + page.render(plain)
 
 
 def test_a_task_that_may_be_lost_is_in_the_first_sentence():
