@@ -1,0 +1,80 @@
+"""Plain removal and its peers under the same attacks.
+
+    python -m benchmarks.unlearning --only organism      # its part of benchmarks/results/unlearning-peers.md
+    python -m benchmarks.unlearning --only real --edit build/real/editkit/edit.json
+    python -m benchmarks.unlearning --only organism --method npo --tune      # only looks for a setting
+
+What was trained or asked is kept in build/unlearning, so the same command goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks.unlearning import gradient_difference, npo, repselect, rmu
+from benchmarks.unlearning.attacked import found
+from benchmarks.unlearning.bench import Bench
+from benchmarks.unlearning.descent import Method
+from benchmarks.unlearning.models import GRIDS, REAL, ROOT, organism_bench, real_bench
+from benchmarks.unlearning.page import section, with_section
+from benchmarks.unlearning.peers import made, removed
+from benchmarks.unlearning.tune import tune
+from editkit.measuring.store import opened
+
+METHODS: Mapping[str, Method] = {
+    "gradient-difference": gradient_difference.prepare,
+    "npo": npo.prepare,
+    "rmu": rmu.prepare,
+    "repselect": repselect.prepare,
+}
+PAGE = ROOT / "benchmarks" / "results" / "unlearning-peers.md"
+TITLES = {"organism": "Organism: swearing", "real": "SmolLM2-135M-Instruct: addition"}
+REMARKS = {
+    "organism": (
+        "The organism is planted: its heads are a switch before everything that says how to swear, and it was trained "
+        "to work with them off. So plain removal finds the switch, and its relearning result cannot show more than a "
+        "switch's. The twin that never swore has a tokenizer of its own, which spells the words in more pieces.",
+    ),
+    "real": ("In float32. No model is at hand that never added: the control is each answer another's, or the base.",),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", choices=TITLES, required=True)
+    parser.add_argument("--method", action="append", choices=METHODS, help="Default: all; fewer write no page.")
+    parser.add_argument("--tune", action="store_true", help="Only look for settings.")
+    parser.add_argument("--model", type=Path, default=REAL, help="Of real.")
+    parser.add_argument("--edit", type=Path, default=ROOT / "build" / "real" / "editkit" / "edit.json", help="Of real.")
+    options = parser.parse_args()
+    folder = ROOT / "build" / "unlearning" / options.only
+    folder.mkdir(parents=True, exist_ok=True)
+    with opened(folder / "measurements.sqlite") as store:
+        if options.only == "organism":
+            bench = organism_bench(store, folder)
+        else:
+            bench = real_bench(store, folder, options.model, options.edit)
+        lines = compared(bench, options.method or list(METHODS), tuning=options.tune)
+    print("\n".join(lines))
+    if not options.method and not options.tune:
+        page = PAGE.read_text("utf-8") if PAGE.exists() else ""
+        PAGE.write_text(with_section(page, TITLES[bench.name], lines), "utf-8")
+
+
+def compared(bench: Bench, names: list[str], *, tuning: bool) -> list[str]:
+    """The section of a model, or what tuning found."""
+    tuned = {name: tune(bench, name, METHODS[name], GRIDS[bench.name][name]) for name in names}
+    if tuning:
+        return [f"{name}: {each.best}, {each.seconds:.0f} s" for name, each in tuned.items()]
+    findings = [found(bench, removed(bench))]
+    for name, each in tuned.items():
+        print(f"{name}: {each.best}", file=sys.stderr, flush=True)
+        findings.append(found(bench, made(bench, name, METHODS[name], each)))
+    return section(bench, findings, REMARKS[bench.name])
+
+
+if __name__ == "__main__":
+    main()
