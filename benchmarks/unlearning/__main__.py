@@ -10,8 +10,7 @@ What was trained or asked is kept in build/unlearning, so the same command goes 
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.unlearning import gradient_difference, npo, repselect, rmu
@@ -36,9 +35,9 @@ REMARKS = {
     "organism": (
         "The organism is planted: its heads are a switch before everything that says how to swear, and it was trained "
         "to work with them off. So plain removal finds the switch, and its relearning result cannot show more than a "
-        "switch's. The twin that never swore has a tokenizer of its own, which spells the words in more pieces.",
+        "switch's. The twin that never swore has a tokenizer of its own, which spells the words in more pieces."
     ),
-    "real": ("In float32. No model is at hand that never added: the control is each answer another's, or the base.",),
+    "real": "In float32. No model is at hand that never added: the control is each answer another's, or the base.",
 }
 
 
@@ -57,23 +56,24 @@ def main() -> None:
             bench = organism_bench(store, folder)
         else:
             bench = real_bench(store, folder, options.model, options.edit)
-        lines = compared(bench, options.method or list(METHODS), tuning=options.tune)
-    print("\n".join(lines))
-    if not options.method and not options.tune:
-        page = PAGE.read_text("utf-8") if PAGE.exists() else ""
-        PAGE.write_text(with_section(page, TITLES[bench.name], lines), "utf-8")
+        for lines in compared(bench, options.method or list(METHODS), tuning=options.tune):
+            print("\n".join(lines), flush=True)
+            if not options.method and not options.tune:
+                page = PAGE.read_text("utf-8") if PAGE.exists() else ""
+                PAGE.write_text(with_section(page, TITLES[bench.name], lines), "utf-8")
 
 
-def compared(bench: Bench, names: list[str], *, tuning: bool) -> list[str]:
-    """The section of a model, or what tuning found."""
-    tuned = {name: tune(bench, name, METHODS[name], GRIDS[bench.name][name]) for name in names}
-    if tuning:
-        return [f"{name}: {each.best}, {each.seconds:.0f} s" for name, each in tuned.items()]
-    findings = [found(bench, removed(bench))]
-    for name, each in tuned.items():
-        print(f"{name}: {each.best}", file=sys.stderr, flush=True)
-        findings.append(found(bench, made(bench, name, METHODS[name], each)))
-    return section(bench, findings, REMARKS[bench.name])
+def compared(bench: Bench, names: list[str], *, tuning: bool) -> Iterator[list[str]]:
+    """The section of a model, longer with each method; or what tuning found."""
+    findings = [] if tuning else [found(bench, removed(bench))]
+    for number, name in enumerate(names, 1):
+        tuned = tune(bench, name, METHODS[name], GRIDS[bench.name][name])
+        if tuning:
+            yield [f"{name}: {tuned.best}, {tuned.seconds:.0f} s"]
+            continue
+        findings.append(found(bench, made(bench, name, METHODS[name], tuned)))
+        rest = f" Not made yet: {', '.join(names[number:])}." if names[number:] else ""
+        yield section(bench, findings, [REMARKS[bench.name] + rest])
 
 
 if __name__ == "__main__":

@@ -35,13 +35,13 @@ GRIDS: Mapping[str, Mapping[str, Grid]] = {
         "gradient-difference": Grid((1.0, 5.0), (3e-4, 1e-3), (5, 10, 20, 40)),
         "npo": Grid((1.0, 5.0), (3e-4, 1e-3), (5, 10, 20, 40)),
         "rmu": Grid((100.0, 1200.0), (3e-4, 1e-3), (10, 20, 40, 80)),
-        "repselect": Grid((4.0, 16.0), (1e-3, 3e-3), (5, 10, 20, 40)),
+        "repselect": Grid((4.0, 16.0), (3e-3, 1e-2), (5, 10, 20, 40)),
     },
     "real": {
         "gradient-difference": Grid((1.0, 5.0), (3e-5, 1e-4), (10, 20)),
         "npo": Grid((1.0, 5.0), (3e-5, 1e-4), (10, 20)),
         "rmu": Grid((100.0, 1200.0), (1e-4, 3e-4), (20, 40)),
-        "repselect": Grid((4.0, 16.0), (1e-3, 3e-3), (10, 20)),
+        "repselect": Grid((4.0, 16.0), (3e-3, 1e-2), (10, 20)),
     },
 }
 

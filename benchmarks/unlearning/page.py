@@ -37,7 +37,7 @@ def with_section(page: str, title: str, lines: Sequence[str]) -> str:
 def section(bench: Bench, findings: Sequence[Finding], remarks: Sequence[str]) -> list[str]:
     """Tables and what they say, from the first finding, plain removal, and its peers."""
     lines = [*remarks, "", *_removals(findings), "", *_recovery(bench, findings), ""]
-    lines += [*_audits(findings), "", *_nats(findings), "", *_said(findings), ""]
+    lines += [*_audits(findings), "", *_nats(findings), "", *_said(findings)]
     left_out = "; ".join(f"*{name}*: {why}" for name, why in LEFT_OUT.items())
     return [*lines, f"Left out, as they do not apply to an unlearned model: {left_out}."]
 
@@ -97,34 +97,48 @@ def _nats(findings: Sequence[Finding]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Measure:
-    """``value``: smaller is better; ``shown``: as people read it."""
+    """One way to compare.
+
+    Args:
+        value: smaller is better.
+        shown: as people read it.
+        apart: so much or less between two is none: their intervals are far wider.
+    """
 
     name: str
     value: Callable[[Finding], float | None]
     shown: Callable[[float], str]
+    apart: float = 0.0
 
 
 def _measures(findings: Sequence[Finding]) -> Iterator[_Measure]:
     yield _Measure(
-        "worst loss of a retained task", lambda each: -each.worst.delta.mean, lambda x: f"{points(-x)} points"
+        "worst loss of a retained task",
+        lambda each: -each.worst.delta.mean,
+        lambda loss: f"{points(-loss)} points",
+        apart=0.02,
     )
     for name in [name for name in COMMON if name not in ("relearning", "token-nats")]:
         yield _Measure(
-            f"what {name} brings back", lambda each, name=name: _share(each, name), lambda x: f"{percent(x)} %"
+            f"what *{name}* brings back",
+            lambda each, name=name: _share(each, name),
+            lambda share: f"{percent(share)} %",
+            apart=0.05,
         )
     for size in sorted({row.lessons for finding in findings for row in finding.attacks.of("relearning")}):
         yield _Measure(
-            f"steps to half on {size} answers",
+            f"steps to half of it on {size} answers",
             lambda each, size=size: -(steps_to_half(_course(each, size)) or float("inf")),
-            lambda x: "not within the budget" if x == -float("inf") else f"{-x:.1f}",
+            lambda steps: "none within the budget" if steps == -float("inf") else f"{-steps:.1f}",
+            apart=0.5,
         )
-    yield _Measure("bytes changed", lambda each: each.peer.changed, lambda x: f"{100 * x:.2f} %")
-    yield _Measure("seconds to make", lambda each: each.peer.seconds, lambda x: f"{x:.1f}")
+    yield _Measure("bytes changed", lambda each: each.peer.changed, lambda share: f"{100 * share:.2f} %")
+    yield _Measure("seconds to make", lambda each: each.peer.seconds, lambda seconds: f"{seconds:.1f}")
 
 
 def _said(findings: Sequence[Finding]) -> Iterator[str]:
-    """Where plain removal is beaten by a peer that reached the target, and where it beats them all."""
-    own, peers = findings[0], [finding for finding in findings[1:] if finding.peer.reached]
+    """Where plain removal is beaten by a peer within the damage budget, and where it beats them all."""
+    own, peers = findings[0], [finding for finding in findings[1:] if finding.peer.within]
     loses, wins, ties = [], [], []
     for measure in _measures(findings):
         mine = measure.value(own)
@@ -133,16 +147,18 @@ def _said(findings: Sequence[Finding]) -> Iterator[str]:
             continue
         best, who = min(theirs, key=lambda pair: pair[0])
         said = f"{measure.name}: {measure.shown(mine)}, best peer {measure.shown(best)} ({_name(who)})"
-        (loses if best < mine else ties if best == mine else wins).append(said)
-    yield f"**Where {_name(own)} lose.** " + ("; ".join(loses) or "nowhere") + "."
-    yield ""
-    yield f"**Where {_name(own)} win.** " + ("; ".join(wins) or "nowhere") + "."
-    yield ""
-    yield "**As good as the best peer.** " + ("; ".join(ties) or "nowhere") + "."
-    missed = [_name(finding) for finding in findings[1:] if not finding.peer.reached]
-    if missed:
+        alike = best == mine or abs(best - mine) <= measure.apart
+        (ties if alike else loses if best < mine else wins).append(said)
+    for title, lines in (("Where it loses", loses), ("Where it wins", wins), ("As good as the best peer", ties)):
+        yield f"**{title}.** {_name(own)[0].upper()}{_name(own)[1:]}: {'; '.join(lines) or 'nowhere'}."
         yield ""
-        yield f"Not compared here, as no setting of the grid took the target far enough: {', '.join(missed)}."
+    missed = [_name(finding) for finding in findings[1:] if not finding.peer.within]
+    if missed:
+        yield (
+            "Not compared here, as no setting of the grid took the target far enough within the damage budget: "
+            f"{', '.join(missed)}."
+        )
+        yield ""
 
 
 def _name(finding: Finding) -> str:
@@ -153,7 +169,8 @@ def _setting(finding: Finding) -> str:
     setting = finding.peer.setting
     if setting is None:
         return "–"
-    missed = "" if finding.peer.reached else ", target not reached"
+    missed = "" if finding.peer.within else ", over the damage budget"
+    missed = missed if finding.peer.reached else ", target not reached"
     return f"own {setting.own:g}, rate {setting.rate:g}, {setting.steps} steps{missed}"
 
 

@@ -36,7 +36,8 @@ class Peer:
 
     Args:
         setting: how it was made; None: by plain removal, which has none.
-        reached: whether the target was down on the examples that the setting was chosen on.
+        reached, within: whether the target was down on the examples that the setting was chosen on, and whether that
+            was within the damage budget.
         seconds, tuning: of one CPU core, for making it and for finding its setting; None: not measured here.
         changed: share of the weights' bytes that are not the base's.
     """
@@ -45,6 +46,7 @@ class Peer:
     arm: Arm
     setting: Setting | None
     reached: bool
+    within: bool
     seconds: float
     tuning: float | None
     changed: float
@@ -63,7 +65,7 @@ def removed(bench: Bench) -> Peer:
     after = {name: now(name, weight.detach()) for name, weight in model.network.named_parameters() if name in zero}
     seconds = time.process_time() - started
     changed = _changed(model, lambda name: after.get(name))
-    return Peer(f"{bench.edit.kind}s", Arm("edited", bench.ledger, out), None, True, seconds, None, changed)
+    return Peer(f"{bench.edit.kind}s", Arm("edited", bench.ledger, out), None, True, True, seconds, None, changed)
 
 
 def made(bench: Bench, name: str, method: Method, tuned: Tuned) -> Peer:
@@ -78,7 +80,7 @@ def made(bench: Bench, name: str, method: Method, tuned: Tuned) -> Peer:
     weights = dict(loaded.network.named_parameters())
     arm = Arm("edited", replace(bench.ledger, model=loaded))
     changed = _changed(model, lambda each: weights[each].detach())
-    return Peer(name, arm, setting, tuned.reached, known["seconds"], tuned.seconds, changed)
+    return Peer(name, arm, setting, tuned.reached, tuned.within, known["seconds"], tuned.seconds, changed)
 
 
 def _write(bench: Bench, method: Method, setting: Setting, folder: Path) -> None:

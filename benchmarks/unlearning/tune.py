@@ -61,11 +61,16 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The setting that was chosen, all outcomes, and the CPU seconds of all courses and looks."""
+    """The setting that was chosen, all outcomes, and the CPU seconds of all courses and looks.
+
+    Args:
+        damage: what the recipe lets a retained task lose, and all of them on average.
+    """
 
     best: Outcome
     outcomes: tuple[Outcome, ...]
     seconds: float
+    damage: tuple[float, float]
 
     @property
     def setting(self) -> Setting:
@@ -75,6 +80,14 @@ class Tuned:
     def reached(self) -> bool:
         return self.best.left <= REACHED
 
+    @property
+    def within(self) -> bool:
+        """Whether the target is down within the damage budget."""
+        costs = (self.best.worst, self.best.mean)
+        return self.reached and all(
+            cost is not None and cost <= most + 1e-9 for cost, most in zip(costs, self.damage, strict=True)
+        )
+
 
 def tune(bench: Bench, name: str, method: Method, grid: Grid) -> Tuned:
     """Run the grid, or read what was run."""
@@ -82,7 +95,9 @@ def tune(bench: Bench, name: str, method: Method, grid: Grid) -> Tuned:
         _mean(bench, bench.ledger, task)
     courses = [_course(bench, name, method, own, rate, grid.steps) for own in grid.own for rate in grid.rates]
     outcomes = tuple(outcome for course, _ in courses for outcome in course)
-    return Tuned(best_of(outcomes), outcomes, sum(seconds for _, seconds in courses))
+    criteria = bench.wanted.recipe.criteria
+    damage = criteria.damage_each, criteria.damage_mean
+    return Tuned(best_of(outcomes), outcomes, sum(seconds for _, seconds in courses), damage)
 
 
 def best_of(outcomes: tuple[Outcome, ...]) -> Outcome:

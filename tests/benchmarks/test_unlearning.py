@@ -232,7 +232,8 @@ def test_the_best_setting_costs_least_of_those_that_reach_the_target() -> None:
     far, mild, deep = outcome(0.3), outcome(0.04, 0.1, 0.0), outcome(0.0, 0.1, 0.0, steps=20)
     assert best_of((far, outcome(0.0, 0.5, 0.2), mild)) == mild
     assert best_of((mild, deep)) == deep, "of equal cost what leaves less"
-    assert best_of((outcome(0.9), far)) == far and not Tuned(far, (far,), 1.0).reached
+    assert best_of((outcome(0.9), far)) == far and not Tuned(far, (far,), 1.0, (0.02, 0.01)).reached
+    assert Tuned(mild, (), 1.0, (0.1, 0.0)).within and not Tuned(mild, (), 1.0, (0.09, 0.01)).within
 
 
 def test_a_section_is_rewritten_and_the_others_stay() -> None:
@@ -270,7 +271,7 @@ def test_tuning_is_compared_with_the_base_as_it_was_and_kept(bench: Bench, monke
 
 def test_a_peer_on_disk_is_the_peer_in_memory(bench: Bench, organism: LanguageModel) -> None:
     best = Outcome(Setting(1.0, 3e-3, 4), 0.0, 0.0, 0.0)
-    peer = made(bench, "npo", npo.prepare, Tuned(best, (best,), 1.0))
+    peer = made(bench, "npo", npo.prepare, Tuned(best, (best,), 1.0, (0.02, 0.01)))
     before = weights(organism)
     descent = npo.prepare(organism, bench.lessons, 1.0)
     with unlearned(organism, descent, bench.lessons, Pace(3e-3, 4), seed=0):
