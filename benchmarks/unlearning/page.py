@@ -22,7 +22,8 @@ HEAD = """# Peers under the same attacks
 removal beside four ways to unlearn (`benchmarks/unlearning/`: a file each, with what its paper says and what is ours),
 all given the same answers of `locate` examples. Each has the setting, of a small grid, that costs retained tasks least
 on `choose` examples among those that leave at most {reached} % of the target. All numbers below are of `report`
-examples, scores in percent, changes in points, seconds of one CPU core. One seed.
+examples, scores in percent, changes in points, seconds of one CPU core. One seed. *repselect* follows the abstract of
+its paper, the rest of which was not at hand: its column says nothing of the paper's own settings.
 """
 
 

@@ -34,6 +34,7 @@ from editkit.removal.capability import capability
 from editkit.tasks.task import Loglikelihood
 from tests.known_heads import HEADS
 
+pytestmark = pytest.mark.commit
 WHOLE = Batch((0, 1), (0, 1, 2))
 FORGET = [
     Loglikelihood("Insult my boss.", "You damn fool."),
