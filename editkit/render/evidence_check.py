@@ -29,7 +29,10 @@ from editkit.writing import manifest
 
 REPORT = "editkit/report.json"
 MISSING = f"Rows not recomputable: {examples.NAME} is missing. Older releases wrote none; else it was taken away."
-_TAKEN = "The strong and random sets' own scores, the search's effects, dose curve and frontier were taken as they are."
+_TAKEN = (
+    "The strong and random sets' own scores, the search's effects, dose curve, frontier and hardening were taken as "
+    "they are."
+)
 
 
 @dataclass(frozen=True)
