@@ -126,14 +126,14 @@ def harden(
     """
     with ledger.stage("Hardening", (len(RATES) + ROUNDS) * STEPS) as staged:
         attacker = _attacker(staged, capability, seed)
-        first = {rate: attacker.attacked(units, rate, attribute=False)[0] for rate in RATES}
-        rate = max(first, key=lambda each: max(first[each].values()))
+        first = {rate: attacker.attacked(units, rate) for rate in RATES}
+        rate = max(first, key=lambda each: max(first[each][0].values()))
+        after, given = first[rate]
         controls = control_measures(attacker.ledger, capability.retain, ATTRIBUTED)
         needed = {name: attributed(attacker.ledger, measure, capability.recipe) for name, measure in controls.items()}
         base = max(attacker.scores(NOTHING).values())
         sets, rounds = [tuple(units)], list[Round]()
         while True:
-            after, given = attacker.attacked(sets[-1], rate, attribute=len(sets) <= ROUNDS)
             before = attacker.scores(ledger.model.architecture.knockout(sets[-1]))
             worst = max(after, key=lambda name: after[name])
             rounds.append(Round(len(sets[-1]), before[worst], after[worst]))
@@ -146,6 +146,7 @@ def harden(
             if grown == sets[-1]:
                 break
             sets.append(grown)
+            after, given = attacker.attacked(grown, rate, attribute=len(sets) <= ROUNDS)
     lessons, held = len(attacker.rows), sum(map(len, attacker.held.values()))
     return Hardened(tuple(sets[1:]), Hardening(STEPS, rate, lessons, held, base, tuple(rounds)))
 
