@@ -4,14 +4,17 @@
     relearning-slices     the zeroed slices are trained too
     relearning-adapter    low-rank adapters beside every linear map that the edit leaves whole
 
-The attacker takes the rate that soonest brings back what it holds back itself; what is scored lies in other clusters.
+The attacker takes the rate that soonest makes the right answers likely that it holds back itself; what is scored lies
+in other clusters. Not the rate that soonest scores: where nothing comes back, one lucky answer would choose a rate that
+ruins the model.
 The control: the same course in the model that never had it, else the same questions with each answer another's, which
 no model knows, in the edited one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,12 +24,16 @@ from editkit.audits.subject import Arm, Dose, Sample, Scores, Subject, mean, per
 from editkit.evidence.attacks import Attack, Control
 from editkit.measuring.answers import answers
 from editkit.measuring.ledger import Question
+from editkit.measuring.likelihood import answer_probability
 from editkit.measuring.store import Cell
+from editkit.tasks.task import Example, Output
 
 TRIED = 10
 """Steps after which the rates are compared ..."""
 HELD_BACK = 20
-"""... on so many answers."""
+"""... on so many answers ..."""
+LEAST = 1e-100
+"""... none of which is taken for less likely, per token."""
 
 
 WAYS: Mapping[str, Trained] = {
@@ -90,20 +97,27 @@ def _scores(
 
 
 def _best_rate(training: _Training) -> float:
-    """The one that soonest teaches what the attacker holds back; the given answers where there are no more."""
+    """After it the answers that the attacker holds back are likeliest, by nats per token, the mean over the steps.
+
+    The given answers where there are no more.
+    """
     subject, sample, size = training.subject, training.sample, training.size
     if len(subject.budget.rates) == 1:
         return subject.budget.rates[0]
-    given, rest = sample.lessons[:size], sample.lessons[size:]
-    question = answers(sample.task, [lesson.example for lesson in (rest or given)[:HELD_BACK]])
+    lessons = (sample.lessons[size:] or sample.lessons[:size])[:HELD_BACK]
+    question = Question(sample.task, "likelihood", [(lesson.example, (lesson.answer,)) for lesson in lessons], _likely)
     steps = [step for step in subject.budget.steps if step <= TRIED]
 
     def taught(rate: float) -> float:
         title = f"Trying the rate {rate:g} on {size} answers"
         cells = outcomes(subject.edited, training.course(rate), dict.fromkeys(steps, [question]), title=title)
-        return mean([mean(_values(cells[step][0])) for step in steps])
+        return mean([math.log(max(value, LEAST)) for step in steps for value in _values(cells[step][0])])
 
     return max(subject.budget.rates, key=taught)
+
+
+def _likely(example: Example, outputs: Sequence[Output]) -> Cell:
+    return answer_probability(outputs, 0)
 
 
 def _values(cells: list[Cell]) -> list[float]:

@@ -69,6 +69,16 @@ def test_a_few_steps_bring_swearing_back_and_do_not_teach_a_model_that_never_swo
     assert set(row.others) == {"facts", "recall"} and min(row.others.values()) > -0.5
 
 
+def test_a_rate_that_ruins_the_model_is_not_the_attackers(made: Made) -> None:
+    """After one step no rate brings anything back: scores cannot tell a rate that ruins from one that teaches."""
+    budget = replace(FEW, steps=(1,))
+    gentle, either = (
+        attacks(replace(made(), budget=replace(budget, rates=rates)), "relearning").rows
+        for rates in ((1e-4,), (3.0, 1e-4))
+    )
+    assert gentle[0].attacked == 0 and either == gentle
+
+
 @pytest.mark.commit
 @pytest.mark.parametrize(("way", "steps", "rate"), [("relearning-slices", 6, 1e-3), ("relearning-adapter", 12, 4e-3)])
 def test_other_ways_to_train_bring_it_back_too_and_teach_the_other_nothing(made: Made, way, steps, rate) -> None:
