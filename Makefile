@@ -1,6 +1,6 @@
 # make demo      install, remove swearing from the bundled model, say where the card and the report are
-# make real      the same on a real model: fetch SmolLM2-135M-Instruct, remove addition by neurons; resumes where it was stopped
-#                make real REMOVE=addition: by heads; then editkit audit build/real: what brings it back
+# make real      the same on a real model: fetch SmolLM2-135M-Instruct, remove addition by neurons, audit; resumes where it was stopped
+#                make real REMOVE=addition: by heads
 # make test      install, run the tests, in two processes
 # make test-commit  what takes long: all 171 model types, other software's scores, a real model, other devices, studies, the wheel
 # make test-all  the same with what is large: a change of searches, removals or of a library must pass it
@@ -39,6 +39,9 @@ real: .venv/installed $(REAL)
 	@$(BIN)/python -c "import gguf" 2> /dev/null || $(PIP) --editable '.[gguf]'
 	@rm -rf build/real
 	$(BIN)/editkit remove-capability $(REMOVE) --audits none --model $(REAL) --dtype $(DTYPE) --work build/real-work --out build/real
+	@echo
+	@echo "Removed. What brings it back? About 20 minutes more."
+	$(BIN)/editkit audit build/real --base $(REAL) --dtype $(DTYPE) --work build/real-work
 	@echo
 	@echo "The model card:  build/real/README.md"
 	@echo "The report page: build/real/editkit/report.html"

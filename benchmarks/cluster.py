@@ -105,6 +105,10 @@ class Simulated:
     def __post_init__(self) -> None:
         self.schedule = Schedule(self.crew)
 
+    @property
+    def workers(self) -> int:
+        return self.crew.workers
+
     def run(self, work: object) -> None:
         self.schedule.run(self._timed(iter(work)))  # type: ignore[call-overload]
 

@@ -4,7 +4,8 @@ ten seconds while it runs. On stderr.
 with on_stderr()("Finding heads", 4000) as advance:
     advance(100)
 
-Finding heads  ━━━━━━━╸━━━━━━━━ 1203/4000 01:35
+Finding heads  ━━━━━━━╸━━━━━━━━ 1203/4000 30/s 01:35
+Finding heads ... 1,203 of 4,000, 40 s; 30/s, 1:35 left
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Column
 from rich.text import Text
 
@@ -52,7 +62,8 @@ def _lines(console: Console, shortest: float, every: float) -> Stages:
                 if open_stages[-1:] == [this]:  # a stage within it tells for both
                     of = f" of {total:,}" if total else ""
                     number = f" {done:,}{of}," if done or total else ""
-                    console.print(Text(f"{clean(title)} ...{number} {_clock(time.monotonic() - start)}"))
+                    seconds = time.monotonic() - start
+                    console.print(Text(f"{clean(title)} ...{number} {_clock(seconds)}{_pace(done, total, seconds)}"))
 
         open_stages.append(this)
         threading.Thread(target=tell_now_and_then, daemon=True).start()
@@ -99,9 +110,28 @@ def _progress(console: Console) -> Progress:
         TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, min_width=20)),
         BarColumn(bar_width=24 if console.width >= 72 else 8),
         MofNCompleteColumn(),
+        *([_Speed()] if console.width >= 72 else []),
         TimeRemainingColumn(compact=True, elapsed_when_finished=True),
         console=console,
     )
+
+
+class _Speed(ProgressColumn):
+    """How much is done in a second."""
+
+    def render(self, task: Task) -> Text:
+        return Text(_rate(task.speed) if task.speed and not task.finished else "", style="progress.data.speed")
+
+
+def _pace(done: int, total: int | None, seconds: float) -> str:
+    """How soon, and how long still: where that can be told."""
+    if not (done and total):
+        return ""
+    return f"; {_rate(done / seconds)}, {_clock(seconds * max(0, total - done) / done)} left"
+
+
+def _rate(speed: float) -> str:
+    return f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s"
 
 
 def _clock(seconds: float) -> str:

@@ -204,6 +204,10 @@ class RayPool:
     tokens: int
     schedule: Schedule
 
+    @property
+    def workers(self) -> int:
+        return self.schedule.workers
+
     def run(self, work: Iterable[tuple[Piece, Arrived]]) -> None:
         self.schedule.run(work)
 

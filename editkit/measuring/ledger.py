@@ -63,8 +63,10 @@ class Ledger:
 
     @contextmanager
     def stage(self, title: str, total: int | None = None) -> Iterator[Ledger]:
-        """The same ledger, whose cells advance the stage ``title``."""
-        with self.stages(title, total) as advance:
+        """The same ledger, whose cells advance the stage ``title``, with the number of copies that answer."""
+        pool = self.model.helped
+        copies = f", {pool.workers} worker{'s' * (pool.workers != 1)}" if pool else ""
+        with self.stages(title + copies, total) as advance:
             yield replace(self, advance=advance)
 
     def mask(self, units: Any = ()) -> np.ndarray:

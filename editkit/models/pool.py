@@ -59,6 +59,11 @@ class Pool(Protocol):
         """How many tokens go into a piece: fixed when the pool was opened."""
         ...
 
+    @property
+    def workers(self) -> int:
+        """How many copies are there now."""
+        ...
+
     def run(self, work: Iterable[tuple[Piece, Arrived]]) -> None:
         """Do every piece once, in any order; ``work`` is drawn from as copies become free.
 

@@ -109,7 +109,7 @@ def trained(
     chosen = {name: ... if parts[name].all() else parts[name] for name in parameters}
     before = {name: parameter.detach()[chosen[name]].clone() for name, parameter in parameters.items()}
     copies = {name: torch.nn.Parameter(values.to(torch.float32, copy=True)) for name, values in before.items()}
-    optimizer = torch.optim.AdamW(list(copies.values()), lr=training.rate, weight_decay=training.decay)
+    optimizer = torch.optim.AdamW(list(copies.values()), lr=training.rate, weight_decay=training.decay, fused=True)
 
     def write(values: Mapping[str, torch.Tensor]) -> None:
         with torch.no_grad():

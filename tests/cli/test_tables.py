@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 import time
@@ -183,6 +184,8 @@ def test_away_from_a_terminal_a_long_stage_tells_now_and_then() -> None:
         time.sleep(0.3)
     lines = stream.getvalue().splitlines()
     assert len(lines) >= 2 and all(line.startswith("Finding heads ... 1,000 of 2,000, 0.") for line in lines)
+    last = re.fullmatch(r".*, (0\.\d) s; ([\d,]+)/s, (0\.\d) s left", lines[-1])
+    assert last and last[1] == last[3], "half of it is done: as long as so far"
     time.sleep(0.1)
     assert stream.getvalue().splitlines() == lines, "a stage that ended is silent"
 

@@ -121,7 +121,7 @@ def test_a_removal_by_two_workers_is_that_of_one_process_whoever_is_lost_midway(
     counted = 0
 
     class Harmed:
-        tokens = pool.tokens
+        tokens, workers = pool.tokens, 2
 
         def run(self, work: Any) -> None:
             nonlocal counted

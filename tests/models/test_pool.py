@@ -6,8 +6,8 @@ If one fails: a run with a pool finds other heads than a run without, or an atta
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,6 +23,7 @@ from editkit.models.knockout import knocked_out
 from editkit.models.language_model import LanguageModel
 from editkit.models.pool import Arrived, Piece
 from editkit.models.training import Training, all_weights, trained
+from editkit.progress import Advance
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import Generate, Loglikelihood, Request, examples_of
 
@@ -33,6 +34,7 @@ class Elsewhere:
 
     model: LanguageModel
     tokens: int
+    workers: int = 2
     sent: list[Piece] = field(default_factory=list)
 
     def run(self, work: Iterable[tuple[Piece, Arrived]]) -> None:
@@ -159,3 +161,18 @@ def test_singles_joined_are_the_piece(pooled: tuple[LanguageModel, Elsewhere]) -
                 assert one == other
             else:
                 assert one.logprob == pytest.approx(other.logprob, rel=1e-4) and one.tokens == other.tokens
+
+
+def test_a_stage_says_how_many_workers_answer(organism: LanguageModel, pooled: tuple[LanguageModel, Elsewhere]) -> None:
+    titles = list[str]()
+
+    @contextmanager
+    def stages(title: str, total: int | None) -> Iterator[Advance]:
+        titles.append(title)
+        yield lambda count: None
+
+    with opened(None) as store:
+        for model in (organism, pooled[0]):
+            with Ledger(model, store, stages).stage("Finding heads"):
+                pass
+    assert titles == ["Finding heads", "Finding heads, 2 workers"]
