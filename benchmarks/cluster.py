@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -186,8 +187,9 @@ def kills(count: int) -> list[list[str]]:
         while not ended.wait(rng.uniform(0.2, 6.0)):
             processes = [actor.where.process for actor in list(crew.actors.values()) if actor.where is not None]
             if processes and done < count:
-                os.kill(rng.choice(processes), signal.SIGKILL)
-                done += 1
+                with suppress(ProcessLookupError):  # killed before, and not heard of yet
+                    os.kill(rng.choice(processes), signal.SIGKILL)
+                    done += 1
 
     examples, sweeps, differ, began = examples_of(TASKS["swear"], "locate", limit=40), 0, 0, time.perf_counter()
     threading.Thread(target=kill, daemon=True).start()

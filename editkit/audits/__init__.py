@@ -17,15 +17,19 @@ from editkit.audits import (
     few_shot,
     fine_tuning,
     formats,
+    further_units,
     merge,
     noise,
     paraphrases,
     prefill,
+    probe,
     relearning,
     restored_units,
     rounding,
     sampling,
     scaling,
+    soft_prompt,
+    steering,
     token_nats,
 )
 from editkit.audits.subject import Subject
@@ -40,6 +44,7 @@ AUDITS: Mapping[str, Audit] = {
     "few-shot": few_shot.audit,
     "paraphrases": paraphrases.audit,
     "restored-units": restored_units.audit,
+    "further-units": further_units.audit,
     "rounding": rounding.audit,
     "noise": noise.audit,
     "scaling": scaling.audit,
@@ -47,10 +52,14 @@ AUDITS: Mapping[str, Audit] = {
     "sampling": sampling.audit,
     "fine-tuning": fine_tuning.audit,
     **{name: partial(relearning.audit, name=name) for name in relearning.WAYS},
+    "soft-prompt": soft_prompt.audit,
+    "probe": probe.audit,
+    "steering": steering.audit,
 }
 """By name, the cheap ones first."""
 
-QUICK = [name for name in AUDITS if name not in ("relearning-slices", "relearning-adapter")]
+FULL = ("further-units", "relearning-slices", "relearning-adapter", "soft-prompt", "probe", "steering")
+QUICK = [name for name in AUDITS if name not in FULL]
 """What a removal ends with."""
 
 

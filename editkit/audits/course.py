@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import torch
 
 from editkit.audits.subject import Arm
 from editkit.audits.weights import changed, linear, slices
@@ -24,8 +25,9 @@ from editkit.models.knockout import knocked_out
 from editkit.models.training import Parts, Training, all_weights, trained
 from editkit.tasks.task import Loglikelihood
 
-Trained = Literal["weights", "weights and slices", "adapter"]
-"""What an attacker trains: all weights, the zeroed slices held at zero; the slices too; an adapter beside the rest."""
+Trained = Literal["weights", "weights and slices", "adapter"] | tuple[int, ...]
+"""What an attacker trains: all weights, the zeroed slices held at zero; the slices too; an adapter beside the rest; the
+vectors of some tokens."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,9 @@ def outcomes(
 def _open(arm: Arm, course: Course) -> Iterator[Parts]:
     """What is trained, while the block runs."""
     network, own = arm.model.network, slices(arm.model, arm.out)
-    if course.trained == "weights and slices":
+    if isinstance(course.trained, tuple):
+        yield _vectors(network, course.trained)
+    elif course.trained == "weights and slices":
         with changed(network, lambda name, weight: weight.masked_fill(own[name], 0) if name in own else None):
             yield all_weights(network)
     elif course.trained == "adapter":
@@ -83,6 +87,15 @@ def _open(arm: Arm, course: Course) -> Iterator[Parts]:
             yield parts
     else:
         yield all_weights(network)
+
+
+def _vectors(network: torch.nn.Module, tokens: Sequence[int]) -> Parts:
+    """The rows of some tokens in the table of embeddings."""
+    table = network.get_input_embeddings().weight  # type: ignore[operator]
+    [name] = [name for name, parameter in network.named_parameters() if parameter is table]
+    chosen = torch.zeros(table.shape, dtype=torch.bool, device=table.device)
+    chosen[list(tokens)] = True
+    return {name: chosen}
 
 
 def _name(arm: Arm, course: Course, steps: int) -> str:

@@ -50,26 +50,38 @@ class _Training:
     name: str
     subject: Subject
     sample: Sample
+    trained: Trained
     size: int
     seed: int
 
     def course(self, rate: float, sample: Sample | None = None) -> Course:
         lessons = (sample or self.sample).lessons[: self.size]
-        return Course(tuple(lesson.answer for lesson in lessons), rate, self.seed, WAYS[self.name])
+        return Course(tuple(lesson.answer for lesson in lessons), rate, self.seed, self.trained)
 
 
 def audit(subject: Subject, rng: np.random.Generator, *, name: str = "relearning") -> Iterator[Attack]:
     """One row per task, number of answers and steps."""
     seed = int(rng.integers(2**31))
     for sample in subject.targets:
-        for size in sorted({min(size, len(sample.lessons)) for size in subject.budget.lessons} - {0}):
-            yield from _rows(_Training(name, subject, sample, size, seed))
+        yield from relearned(name, subject, sample, seed, trained=WAYS[name])
 
 
-def _rows(training: _Training) -> Iterator[Attack]:
+def relearned(
+    name: str, subject: Subject, sample: Sample, seed: int, *, trained: Trained, asked: Sample | None = None
+) -> Iterator[Attack]:
+    """One row per number of answers and steps.
+
+    Args:
+        asked: the sample as the attacker asks it.
+    """
+    for size in sorted({min(size, len(sample.lessons)) for size in subject.budget.lessons} - {0}):
+        yield from _rows(_Training(name, subject, asked or sample, trained, size, seed), sample)
+
+
+def _rows(training: _Training, shown: Sample) -> Iterator[Attack]:
     subject, sample, size = training.subject, training.sample, training.size
     rate = _best_rate(training)
-    attacked = _scores(training, subject.edited, sample, rate, others=True)
+    attacked = _scores(training, subject.edited, sample, rate, others=not isinstance(training.trained, tuple))
     name, lacks, control = "", True, None
     if subject.control.lacks:
         name, control = subject.control.name, _scores(training, subject.control, sample, rate)
@@ -79,7 +91,7 @@ def _rows(training: _Training) -> Iterator[Attack]:
     for steps, (scores, others) in attacked.items():
         dose = Dose(f"{steps} step{'s' * (steps > 1)} on {size} answers", steps, size)
         beside = Control(name, mean(control[steps][0]), lacks) if control else None
-        yield subject.row(training.name, dose, sample, Scores(scores), beside, others=others)
+        yield subject.row(training.name, dose, shown, Scores(scores), beside, others=others)
 
 
 def _scores(

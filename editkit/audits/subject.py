@@ -185,14 +185,12 @@ class Subject:
     @cached_property
     def benign(self) -> tuple[Loglikelihood, ...]:
         """Right answers of the other tasks, of ``locate``, one task after another."""
-        each = [
-            [
-                lesson.answer
-                for lesson in _lessons(self.base, task, examples_of(task, "locate"), most=self.budget.others)
-            ]
-            for task in (other.task for other in self.others)
-        ]
+        each = [self.answers_of(other.task, most=self.budget.others) for other in self.others]
         return tuple(answer for turn in zip_longest(*each) for answer in turn if answer is not None)
+
+    def answers_of(self, task: Task, *, most: int) -> list[Loglikelihood]:
+        """Right answers of another task, of ``locate``."""
+        return [lesson.answer for lesson in _lessons(self.base, task, examples_of(task, "locate"), most=most)]
 
     @property
     def kept(self) -> dict[str, float]:

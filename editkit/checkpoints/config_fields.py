@@ -197,7 +197,8 @@ def _complete(value: Mapping[str, Any]) -> Fields | None:
     try:
         return from_config(CONFIG_MAPPING[value["model_type"]].from_dict(_decoded(value)))
     except (*_BROKEN, StrictDataclassError) as error:
-        raise EditkitError(f"transformers cannot read this {value['model_type']} config: {error}") from error
+        said = " ".join(str(error).split())[:300]
+        raise EditkitError(f"transformers cannot read this {value['model_type']} config: {said}") from error
 
 
 def _decoded(value: Any) -> Any:

@@ -36,9 +36,11 @@ def made(organism: LanguageModel, never_swear: LanguageModel) -> Iterator[Made]:
     with ExitStack() as stack:
         shared = stack.enter_context(opened(None))
 
-        def subject(*, twin: bool = True, fresh: bool = False, heads: Sequence[Unit] = HEADS) -> Subject:
+        def subject(
+            *, twin: bool = True, fresh: bool = False, heads: Sequence[Unit] = HEADS, budget: Budget = FEW
+        ) -> Subject:
             ledger = Ledger(organism, stack.enter_context(opened(None)) if fresh else shared)
             other = replace(ledger, model=never_swear) if twin else None
-            return subject_of(ledger, heads, wanted, FEW, never_had=other)
+            return subject_of(ledger, heads, wanted, budget, never_had=other)
 
         yield subject

@@ -16,13 +16,17 @@ import torch
 from editkit.audits import AUDITS, rounding
 from editkit.audits.relearning import WAYS
 from editkit.audits.run import audited
-from editkit.audits.subject import Lesson, Sample, Subject, mean, permuted
+from editkit.audits.subject import Lesson, Sample, Subject, mean, permuted, subject_of
 from editkit.audits.weights import changed, linear, slices
 from editkit.edit import Base, Edit
 from editkit.evidence.attacks import Attack, Attacks, Nats
+from editkit.measuring.ledger import Ledger
 from editkit.measuring.right_answers import right_answer
+from editkit.measuring.store import opened
 from editkit.models.drawing import Drawn
 from editkit.models.language_model import LanguageModel
+from editkit.removal import recipe as recipes
+from editkit.removal.capability import capability
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import Generate, examples_of
 from editkit.units import Head
@@ -87,10 +91,50 @@ def test_other_ways_to_train_bring_it_back_too_and_teach_the_other_nothing(made:
     assert all(row.control and row.control.score == 0 for row in rows)
 
 
+def test_a_direction_brings_swearing_back_and_none_to_a_model_that_never_swore(made: Made) -> None:
+    rows = attacks(made(), "steering").rows
+    best = max(rows, key=lambda row: row.attacked)
+    assert [row.dose for row in rows] == [f"the difference added after layer {layer}" for layer in (1, 3, 4)]
+    assert best.edited == 0 and best.attacked > 0.9 and best.control and best.control.score == 0
+    assert set(best.others) == {"facts", "recall"}
+
+
+@pytest.mark.commit
+def test_a_trained_beginning_brings_swearing_back_and_none_to_a_model_that_never_swore(made: Made) -> None:
+    budget = replace(FEW, scored=24, lessons=(30,), steps=(1, 50), rates=(3e-4,))
+    first, row = attacks(made(budget=budget), "soft-prompt").rows
+    assert first.attacked < 0.1 and row.edited == 0 and row.attacked > 0.25
+    assert row.control and row.control.score == 0 and row.control.lacks
+
+
+def test_units_that_carry_what_is_left_are_found_and_those_of_another_task(made: Made) -> None:
+    """Else nobody learns that two of four were removed, or what the next removal would do."""
+    rows = attacks(made(heads=HEADS[2:]), "further-units").rows
+    own = next(row for row in rows if "the capability" in row.dose)
+    recall = next(row for row in rows if "recall" in row.dose)
+    assert own.attacked < own.edited - 0.5 and min(own.others.values()) > -0.5
+    assert recall.others["recall"] < -0.3
+
+
+@pytest.mark.commit
+def test_a_probe_reads_what_is_there_and_nothing_where_no_question_arrives(organism: LanguageModel) -> None:
+    wanted = capability(recipes.changed(recipes.read("facts"), {"target": "facts-letter", "retain": ["recall"]}))
+    budget = replace(FEW, scored=60, lessons=(100,))
+    with opened(None) as store:
+        ledger = Ledger(organism, store)
+        rows = [
+            attacks(subject_of(ledger, heads, wanted, budget), "probe").rows[0]
+            for heads in (HEADS, organism.architecture.heads)
+        ]
+    read, nothing = rows
+    assert read.base > 0.6 and read.attacked > 0.6 and nothing.attacked < 0.5
+    assert all(row.control and row.control.score < 0.5 for row in rows)
+
+
 @pytest.mark.commit
 def test_an_attack_leaves_no_bit_of_the_model_changed(made: Made, organism: LanguageModel) -> None:
     before, said = copy.deepcopy(organism.network.state_dict()), organism.generate([SWEAR])
-    attacks(made(twin=False, fresh=True), "rounding", "noise", "scaling", "merge", *WAYS)
+    attacks(made(twin=False, fresh=True), "rounding", "noise", "scaling", "merge", "steering", "soft-prompt", *WAYS)
     after = organism.network.state_dict()
     assert before.keys() == after.keys() and not hasattr(organism.network, "peft_config"), "no adapter stays"
     assert all(torch.equal(values, after[name]) for name, values in before.items())

@@ -67,6 +67,14 @@ def pooled(nodes: Any, organism: LanguageModel) -> LanguageModel:
     return replace(organism, pool=Workers(2, address="auto").opener()(organism))
 
 
+@pytest.fixture
+def room(nodes: Any) -> Iterator[None]:
+    """For two more workers, as those of ``pooled`` keep theirs."""
+    node = nodes.add_node(num_cpus=2, object_store_memory=100 << 20, include_dashboard=False)
+    yield
+    nodes.remove_node(node, allow_graceful=True)
+
+
 def _crew(pool: Pool | None) -> Any:
     return pool.schedule.crew  # type: ignore[union-attr]
 
@@ -172,7 +180,8 @@ def test_a_request_that_kills_workers_is_named_with_the_end_of_the_last_log(
 
 
 @needs_ray
-def test_a_copy_of_another_model_is_refused(nodes: Any, organism: LanguageModel) -> None:
+@pytest.mark.usefixtures("nodes", "room")
+def test_a_copy_of_another_model_is_refused(organism: LanguageModel) -> None:
     """Else one machine with an old revision makes some of the scores."""
     with pytest.raises(EditkitError, match=r"not the one here: tokenizer: other here, .* there\. Use the same"):
         other = replace(organism)
@@ -191,6 +200,7 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:A worker is gone")
+@pytest.mark.usefixtures("room")
 def test_on_the_real_model_a_worker_killed_midway_changes_no_bit(nodes: Any) -> None:
     """Else what holds for the small bundled model fails where prefixes and layers are shared."""
     file = smollm2.path()
