@@ -176,7 +176,7 @@ def sweep(model: LanguageModel, task: str, masks: int) -> float:
 
 
 def kills(count: int) -> list[list[str]]:
-    """Sweeps of the organism by two workers, one of which is killed now and then, until so many were."""
+    """Sweeps of the organism by two workers, until so many were killed, whoever is ready, now and then."""
     alone = load()
     pool = Workers(2).opener()(alone)
     model, crew, rng = replace(alone, pool=pool), pool.schedule.crew, random.Random(0)  # type: ignore[attr-defined]
@@ -185,7 +185,8 @@ def kills(count: int) -> list[list[str]]:
     def kill() -> None:
         nonlocal done
         while not ended.wait(rng.uniform(0.2, 6.0)):
-            processes = [actor.where.process for actor in list(crew.actors.values()) if actor.where is not None]
+            ready = [actor.where for name, actor in list(crew.actors.items()) if name in pool.schedule._benches]
+            processes = [where.process for where in ready if where is not None]
             if processes and done < count:
                 with suppress(ProcessLookupError):  # killed before, and not heard of yet
                     os.kill(rng.choice(processes), signal.SIGKILL)

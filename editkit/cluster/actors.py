@@ -185,6 +185,7 @@ def _connected(workers: Workers, model: LanguageModel) -> tuple[int, int]:
             f"--workers {count}: each takes {each} {unit}, and Ray has {there.get(unit, 0):.0f} of them. Ask for "
             "fewer, or give --ray ADDRESS of a larger cluster."
         )
+    room = int(ray.available_resources().get(unit, 0)) // each
     if room < count:
         warnings.warn(
             f"The cluster has room for {room} of {count} workers now; others join when it has more.", stacklevel=2
