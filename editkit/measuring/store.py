@@ -220,7 +220,7 @@ def _told(path: Path) -> Iterator[None]:
     """What SQLite refuses, as a sentence: a full disk, a lost table, text that is none."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # what SQLite says of a damaged file may quote it
         raise EditkitError(
             f"The measurement store {path} cannot be used: {error}. Free disk space if the disk is full; "
             "otherwise delete the file to measure again, or choose another --work."

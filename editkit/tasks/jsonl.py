@@ -229,7 +229,8 @@ def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
         header = reader.fieldnames or []
         if "prompt" not in header:
             raise EditkitError(
-                f"{path}, line 1: no column named prompt, found {', '.join(map(repr, header)) or 'nothing'}. The first "
+                f"{path}, line 1: no column named prompt, found "
+                f"{printable(', '.join(map(repr, header))) or 'nothing'}. The first "
                 f"line names the columns: {', '.join(COLUMNS)}."
             )
         for row in reader:

@@ -67,7 +67,7 @@ def _opened() -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(path, timeout=PATIENCE)) as connection:
             connection.execute(_SCHEMA)
             yield connection
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, sqlite3.Error, UnicodeDecodeError) as error:  # what SQLite says of a damaged file may quote it
         raise EditkitError(
             f"The verdicts of judges, {path}, cannot be used: {error}. Free disk space if the disk is full; otherwise "
             "delete the file, and what it held is asked again."

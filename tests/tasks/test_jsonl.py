@@ -227,6 +227,7 @@ GOOD = '{"prompt": "a", "answer": "1"}\n'
         ("a.jsonl", '{"prompt": "b", "choices": ["x", "y"], "answer": "z"}', "choice", r"column 'answer': 'z' is none"),
         ("a.jsonl", '{"prompt": "b", "choices": ["x", "y"], "answer": 2}', "choice", r"2 is none of the choices"),
         ("a.csv", "question,answer\na,b\n", "exact", r"a\.csv, line 1: no column named prompt, found 'question'"),
+        ("a.csv", "x" * 900, "exact", r"line 1: no column named prompt, found 'x{199}\.{4} The first line"),
         ("a.csv", "", "exact", r"line 1: no column named prompt, found nothing"),
         ("a.csv", "prompt,answer\na,b\nHello, there,c\n", "exact", r"line 3: 3 fields under 2 columns.*double quotes"),
         ("a.csv", "prompt,answer\na\n", "exact", r"line 2: 1 fields under 2 columns"),

@@ -200,9 +200,10 @@ def read(out: Path) -> Record:
         edited = tuple(_edited(row) for row in value["edited"])
         edit = Edit.from_json(json.dumps(value["edit"]), where=path.name)
         record = Record(edit, str(value["out"]), str(value["undo"]), edited)
+        text = record.to_json().encode()
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, EditkitError) as error:
         raise IntegrityError(f"{printable(path.name)}: not what editkit wrote: {printable(str(error))}.") from error
-    if record.to_json().encode() != raw:
+    if text != raw:
         raise IntegrityError(f"{printable(path.name)}: not what editkit wrote: its text does not match its digest.")
     return record
 
