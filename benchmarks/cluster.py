@@ -179,13 +179,14 @@ def kills(count: int) -> list[list[str]]:
     """Sweeps of the organism by two workers, until so many were killed, whoever is ready, now and then."""
     alone = load()
     pool = Workers(2).opener()(alone)
-    model, crew, rng = replace(alone, pool=pool), pool.schedule.crew, random.Random(0)  # type: ignore[attr-defined]
+    schedule, rng = pool.schedule, random.Random(0)  # type: ignore[attr-defined]
+    model, crew = replace(alone, pool=pool), schedule.crew
     done, ended = 0, threading.Event()
 
     def kill() -> None:
         nonlocal done
         while not ended.wait(rng.uniform(0.2, 6.0)):
-            ready = [actor.where for name, actor in list(crew.actors.items()) if name in pool.schedule._benches]
+            ready = [actor.where for name, actor in list(crew.actors.items()) if name in schedule._benches]
             processes = [where.process for where in ready if where is not None]
             if processes and done < count:
                 with suppress(ProcessLookupError):  # killed before, and not heard of yet

@@ -40,7 +40,7 @@ from tests.hostile.loaders import LOADERS, Loader
 
 LARGEST = 1 << 16
 """Bytes of an input that is kept."""
-ROUND = 100
+ROUND = 20
 """Inputs between two looks at the clock."""
 DEATHS = 5
 """After so many processes that died of an input, a loader is left."""
