@@ -99,7 +99,7 @@ def test_a_direction_brings_swearing_back_and_none_to_a_model_that_never_swore(m
     assert set(best.others) == {"facts", "recall"}
 
 
-@pytest.mark.commit
+@pytest.mark.thorough
 def test_a_trained_beginning_brings_swearing_back_and_none_to_a_model_that_never_swore(made: Made) -> None:
     budget = replace(FEW, scored=24, lessons=(30,), steps=(1, 50), rates=(3e-4,))
     first, row = attacks(made(budget=budget), "soft-prompt").rows
