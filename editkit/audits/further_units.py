@@ -37,7 +37,7 @@ def audit(subject: Subject, rng: np.random.Generator) -> Iterator[Attack]:
     others = {other.task.name: subject.answers_of(other.task, most=ANSWERS) for other in subject.others}
     given = _attributed(edited, own, sites)
     needed = _attributed(edited, others, sites)
-    later = sorted(needed, key=lambda name: rng.random())[:LATER]
+    later = rng.permutation(list(needed))[:LATER].tolist()
     chosen = {"the capability": contrast(given, needed)} if given else {}
     for name in later:
         rest = {other: values for other, values in needed.items() if other != name}

@@ -37,11 +37,14 @@ class _Reading:
     scored: tuple[Encoded, ...]
     right: np.ndarray
 
-    def scores(self, arm: Arm, answers: np.ndarray) -> list[float]:
+    def states(self, arm: Arm) -> np.ndarray:
+        """float32[blocks, prompts, width], those of ``taught`` first."""
+        return hidden_states(arm, [context for context, _ in (*self.taught, *self.scored)]).numpy()
+
+    def scores(self, states: np.ndarray, answers: np.ndarray) -> list[float]:
         """Whether each scored answer can be read, by a probe that learned ``answers``."""
         from sklearn.model_selection import cross_val_score
 
-        states = hidden_states(arm, [context for context, _ in (*self.taught, *self.scored)]).numpy()
         blocks = np.unique(np.linspace(0, len(states) - 1, BLOCKS).round().astype(int))
         taught, scored = np.split(states, [len(self.taught)], axis=1)
         best = max(blocks, key=lambda block: float(cross_val_score(_probe(), taught[block], answers, cv=FOLDS).mean()))
@@ -56,13 +59,14 @@ def audit(subject: Subject, rng: np.random.Generator) -> Iterator[Attack]:
         reading, scored = _reading(subject, sample)
         if reading is None:
             continue
-        base, attacked = (reading.scores(arm, reading.answers) for arm in (subject.base, subject.edited))
-        guessed = reading.scores(subject.edited, rng.permutation(reading.answers))
-        dose = Dose(
-            f"{len(reading.taught)} answers, {len(set(reading.answers))} different", lessons=len(reading.taught)
-        )
+        base, edited = (reading.states(arm) for arm in (subject.base, subject.edited))
+        attacked = reading.scores(edited, reading.answers)
+        guessed = reading.scores(edited, rng.permutation(reading.answers))
+        scores = Scores(attacked, reading.scores(base, reading.answers), guessed)
+        lessons = len(reading.taught)
+        dose = Dose(f"{lessons} answers, {len(set(reading.answers))} different", lessons=lessons)
         control = Control("edited, answers shuffled", mean(guessed), lacks=True)
-        yield subject.row("probe", dose, replace(sample, scored=scored), Scores(attacked, base, guessed), control)
+        yield subject.row("probe", dose, replace(sample, scored=scored), scores, control)
 
 
 def _reading(subject: Subject, sample: Sample) -> tuple[_Reading | None, tuple[Example, ...]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from editkit.audits.hidden_states import first_of, hidden_states
 from editkit.audits.subject import Arm, Dose, Sample, Scores, Subject
 from editkit.evidence.attacks import Attack
 from editkit.measuring.answers import answers
-from editkit.measuring.store import Cell
 from editkit.models.altered import altered
 from editkit.models.shared_layers import blocks_of
 from editkit.tasks.task import Example, Task
@@ -58,18 +56,8 @@ def _steered(
 ) -> list[list[float]]:
     """Scores, task by task."""
     digest = hashlib.sha256(added.float().cpu().numpy().tobytes()).hexdigest()[:16]
-    ledger = replace(arm.ledger, attack=f"steering, {digest} added after layer {layer}")
     questions = [answers(task, examples) for task, examples in asked]
-
-    def cells() -> list[list[Cell]]:
-        return [ledger.cells(question, [arm.out])[0] for question in questions]
-
-    if all(ledger.holds(question, [arm.out]) for question in questions):
-        found = cells()
-    else:
-        with _adding(arm, layer, added):
-            found = cells()
-    return [[cell.value for cell in row] for row in found]
+    return arm.under(f"steering, {digest} added after layer {layer}", _adding(arm, layer, added), questions)
 
 
 @contextmanager

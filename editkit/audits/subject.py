@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
@@ -22,7 +23,7 @@ from editkit.evidence.attacks import Attack, Control
 from editkit.evidence.recovery import recovered
 from editkit.evidence.samples import labels
 from editkit.measuring.answers import task_scores
-from editkit.measuring.ledger import Ledger
+from editkit.measuring.ledger import Ledger, Question
 from editkit.measuring.right_answers import right_answer
 from editkit.models.language_model import LanguageModel
 from editkit.removal.capability import Capability
@@ -100,6 +101,20 @@ class Arm:
         """What it scores, example by example."""
         [cells] = task_scores(self.ledger, task, examples, [self.out])
         return [cell.value for cell in cells]
+
+    def under(
+        self, attack: str, made: AbstractContextManager[object], asked: Sequence[Question], *, held: bool = True
+    ) -> list[list[float]]:
+        """Scores, question by question, while ``made`` is open; what the store holds of this attack needs it not.
+
+        Args:
+            attack: names all that the answers depend on.
+            held: whether the arm's units stay out.
+        """
+        ledger, out = replace(self.ledger, attack=attack), [self.out if held else NOTHING]
+        known = all(ledger.holds(question, out) for question in asked)
+        with nullcontext() if known else made:
+            return [[cell.value for cell in ledger.cells(question, out)[0]] for question in asked]
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
 from editkit.audits.subject import Arm, Dose, Scores, Subject
-from editkit.checkpoints.knockout import NOTHING, Knockout
+from editkit.checkpoints.knockout import Knockout
 from editkit.evidence.attacks import Attack
 from editkit.measuring.answers import answers
 from editkit.measuring.ledger import Question
@@ -54,15 +54,8 @@ def rows(subject: Subject, audit: str, attacks: Sequence[WeightAttack], seed: in
 def _outcomes(arm: Arm, audit: str, attack: WeightAttack, asked: Sequence[Question], seed: int) -> list[list[float]]:
     """Scores, question by question."""
     name = f"{audit}, {attack.dose}, seed {seed}, of {arm.out.key.hex()}"
-    ledger, out = replace(arm.ledger, attack=name), arm.out if attack.held else NOTHING
-
-    def answered() -> list[list[float]]:
-        return [[cell.value for cell in ledger.cells(question, [out])[0]] for question in asked]
-
-    if all(ledger.holds(question, [out]) for question in asked):
-        return answered()
-    with changed(arm.model.network, attack.change(arm.model, slices(arm.model, arm.out))):
-        return answered()
+    change = attack.change(arm.model, slices(arm.model, arm.out))
+    return arm.under(name, changed(arm.model.network, change), asked, held=attack.held)
 
 
 def slices(model: LanguageModel, out: Knockout) -> Parts:
