@@ -156,6 +156,18 @@ def is_bundled(model: str | Path | None) -> bool:
     return model is None or (str(model) == BUNDLED and local(BUNDLED) is None)
 
 
+def output(out: Path) -> Path:
+    """The directory of an output: ``out`` itself, or where it is ``owner/name`` and no path here, its download.
+
+    Raises:
+        EditkitError: there is neither.
+    """
+    name = out.as_posix()
+    if os.path.lexists(out) or name.count("/") != 1 or _HUB_ID.fullmatch(name) is None:
+        return out
+    return _download(hub_id(name), None, ())
+
+
 def here(model: str | Path | None) -> Path | None:
     """Where the files of a model are, if they are on this machine without the Hub's cache."""
     if is_bundled(model):

@@ -59,13 +59,15 @@ def bake(as_json: bool, **options: Any) -> None:
 def verify(out: Path, base: str | None, as_json: bool) -> None:
     """Check that an output is what was written.
 
-    Re-hash; exactly the edited slices differ from the base and are zero; report, card and page say what the examples
-    say. Exit code 5 if not.
+    OUT is a folder, a GGUF file, or owner/name on the Hub. Re-hash; exactly the edited slices differ from the base and
+    are zero; report, card and page say what the examples say. Exit code 5 if not.
     """
+    from editkit.checkpoints.source import output
     from editkit.cli.stages import on_stderr
     from editkit.render.evidence_check import check
     from editkit.writing.verify import verify as checked
 
+    out = output(out)
     verified, evidence = checked(out, base, stages=on_stderr()), check(out)
     if as_json:
         print_json(verified.to_dict() | {"evidence": asdict(evidence)})
@@ -79,11 +81,15 @@ def verify(out: Path, base: str | None, as_json: bool) -> None:
 @click.option("--base", metavar="MODEL", help="Compare every byte with the unedited model first.")
 @as_json
 def undo(out: Path, directory: Path, base: str | None, as_json: bool) -> None:
-    """The base checkpoint back, bit for bit."""
+    """The base checkpoint back, bit for bit.
+
+    OUT is a folder, a GGUF file, or owner/name on the Hub.
+    """
+    from editkit.checkpoints.source import output
     from editkit.cli.stages import on_stderr
     from editkit.writing.undo import undo as restored
 
-    restoration = restored(out, directory, base=base, stages=on_stderr())
+    restoration = restored(output(out), directory, base=base, stages=on_stderr())
     print_json(restoration.to_dict()) if as_json else say(restoration.describe())
     if restoration.left_out:
         note(f"Not restored, as the output never held them: {', '.join(row['file'] for row in restoration.left_out)}.")

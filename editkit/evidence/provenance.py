@@ -72,6 +72,7 @@ class Provenance:
             store of measurements goes back; None where nobody counted.
         fresh: where the run was kept to examples that no earlier run of its store had looked at, whether they were
             still so in the end; None where it took the first of each task.
+        repo: ``owner/name`` where it was published, as the push wrote it: card and page then name it in their commands.
     """
 
     command: str
@@ -88,6 +89,7 @@ class Provenance:
     override: str | None = None
     look: int | None = None
     fresh: bool | None = None
+    repo: str | None = None
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"

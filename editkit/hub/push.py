@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import editkit
 from editkit.checkpoints.files import printable
-from editkit.edit import Edit
+from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, IntegrityError
 from editkit.hub.changes import LocalFile, Operation, is_same, needed, sent_again, strangers
 from editkit.hub.preflight import Allow, Preflight, preflight
@@ -28,6 +28,9 @@ from editkit.writing import manifest
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
+
+Files = Mapping[str, LocalFile]
+"""By path in the repository."""
 
 
 @dataclass(frozen=True)
@@ -73,20 +76,21 @@ def push(
     release = read_release(out, allow_unmet=allow.unmet)
     api, base = connect(api), release.edit.base
     checked = preflight(repo, base=base, out=out, public=public, create_pr=create_pr, allow=allow, api=api)
+    files = release.files_for(checked.repo)
     there = listing(api, checked.repo, checked.head) if checked.head else {}
     shelf = listing(api, base.model, base.revision) if checked.base_on_hub else {}
-    operations = needed(release.files.values(), there, shelf, _earlier(api, checked, there))
+    operations = needed(files.values(), there, shelf, _earlier(api, checked, there))
     theirs, notes = strangers(operations, there), checked.notes
     if theirs:
         notes = (*notes, f"Not from editkit, so they stay; `editkit pull-verify` will name them: {_listed(theirs)}.")
-    if repeated := sent_again(operations, release.files, shelf):
-        size = sum(release.files[path].size for path in repeated)
+    if repeated := sent_again(operations, files, shelf):
+        size = sum(files[path].size for path in repeated)
         notes = (
             *notes,
             f"Uploaded again, as this server copies no files of the base: {_listed(repeated)}, {size:,} bytes.",
         )
     pushed = Pushed(checked.repo, f"{api.endpoint}/{checked.repo}", checked.private, operations, notes=notes)
-    return pushed if dry_run else _send(api, release, checked, pushed, create_pr=create_pr)
+    return pushed if dry_run else _send(api, release, files, checked, pushed, create_pr=create_pr)
 
 
 def _earlier(api: HfApi, checked: Preflight, there: Mapping[str, RemoteFile]) -> Mapping[str, tuple[str, int]]:
@@ -118,21 +122,23 @@ def push_finished(out: Path, repo: str) -> Pushed:
     raise told
 
 
-def _send(api: HfApi, release: Release, checked: Preflight, pushed: Pushed, *, create_pr: bool) -> Pushed:
+def _send(api: HfApi, release: Release, files: Files, checked: Preflight, pushed: Pushed, *, create_pr: bool) -> Pushed:
     repo, operations, notes = checked.repo, pushed.operations, pushed.notes
     if not checked.exists:
         ask(api, f"Creating {repo}", lambda: api.create_repo(repo, private=checked.private, exist_ok=True))
     if all(operation.kind == "keep" for operation in operations):
-        _compare(api, repo, checked.head, release.files)
+        _compare(api, repo, checked.head, files)
         return replace(pushed, commit=checked.head, notes=(*notes, NOTHING_NEW))
-    commit = _commit_or_none(api, release, checked, operations, create_pr=create_pr)
+    commit = _commit_or_none(api, release, files, checked, operations, create_pr=create_pr)
     if commit is None:
         notes = (*notes, "The server could not copy files of the base; they were uploaded instead.")
         operations = tuple(
             Operation("upload", one.path, one.bytes) if one.kind == "copy" else one for one in operations
         )
-        commit = ask(api, f"Pushing to {repo}", lambda: _commit(api, release, checked, operations, create_pr=create_pr))
-    _compare(api, repo, commit.oid, release.files)
+        commit = ask(
+            api, f"Pushing to {repo}", lambda: _commit(api, release, files, checked, operations, create_pr=create_pr)
+        )
+    _compare(api, repo, commit.oid, files)
     return replace(pushed, operations=operations, commit=commit.oid, pull_request=commit.pr_url, notes=notes)
 
 
@@ -140,14 +146,20 @@ NOTHING_NEW = "The repository already holds exactly these files; nothing was sen
 
 
 def _commit_or_none(
-    api: HfApi, release: Release, checked: Preflight, operations: Sequence[Operation], *, create_pr: bool
+    api: HfApi,
+    release: Release,
+    files: Files,
+    checked: Preflight,
+    operations: Sequence[Operation],
+    *,
+    create_pr: bool,
 ) -> Any:
     """The commit, or None where the server cannot copy between repositories."""
     from huggingface_hub import errors as hub
 
     def call() -> Any:
         try:
-            return _commit(api, release, checked, operations, create_pr=create_pr)
+            return _commit(api, release, files, checked, operations, create_pr=create_pr)
         except hub.FileDuplicationError:
             return None
         except hub.HfHubHTTPError as error:
@@ -159,14 +171,20 @@ def _commit_or_none(
 
 
 def _commit(
-    api: HfApi, release: Release, checked: Preflight, operations: Sequence[Operation], *, create_pr: bool
+    api: HfApi,
+    release: Release,
+    files: Files,
+    checked: Preflight,
+    operations: Sequence[Operation],
+    *,
+    create_pr: bool,
 ) -> Any:
     from huggingface_hub.constants import REGEX_COMMIT_OID
 
     head = checked.head if checked.head and REGEX_COMMIT_OID.fullmatch(checked.head) else None
     return api.create_commit(
         checked.repo,
-        [made for operation in operations if (made := _as_commit_operation(operation, release))],
+        [made for operation in operations if (made := _as_commit_operation(operation, release.edit.base, files))],
         commit_message=_title(release.edit),
         commit_description=_description(release),
         create_pr=create_pr,
@@ -174,12 +192,11 @@ def _commit(
     )
 
 
-def _as_commit_operation(operation: Operation, release: Release) -> Any:
+def _as_commit_operation(operation: Operation, base: Base, files: Files) -> Any:
     from huggingface_hub import CommitOperationAdd, CommitOperationCopy, CommitOperationDelete
 
-    base = release.edit.base
     if operation.kind == "upload":
-        return CommitOperationAdd(operation.path, release.files[operation.path].content)
+        return CommitOperationAdd(operation.path, files[operation.path].content)
     if operation.kind == "copy":
         assert operation.source is not None
         return CommitOperationCopy(
@@ -202,7 +219,7 @@ def _description(release: Release) -> str:
     return "\n".join(lines)
 
 
-def _compare(api: HfApi, repo: str, commit: str | None, files: Mapping[str, LocalFile]) -> None:
+def _compare(api: HfApi, repo: str, commit: str | None, files: Files) -> None:
     """What the server now holds must be what the manifest lists."""
     there = listing(api, repo, commit)
     absent = sorted(files.keys() - there.keys())

@@ -1,12 +1,12 @@
 """The files of a finished checkpoint as they will be published: whole, hashed, and honest about a verdict not met.
 
     release = read_release(Path("no-swear"))
-    release.files["model.safetensors"]
+    release.files_for("alice/no-swear")["model.safetensors"]
     LocalFile(path="model.safetensors", size=2471645608, sha256="1ea1...", content=Path("no-swear/model.safetensors"))
 
-An override changes nothing in the directory. What is published gets a notice on top of its card and its page, the
-reasons in ``editkit/override.json`` and ``editkit/provenance.json``, and a manifest that lists all of these: ``verify``
-passes on what is published.
+Publishing changes nothing in the directory. In what is published, the commands of card and page name the repository.
+An override is a notice on top of both, with the reasons in ``editkit/override.json`` and ``editkit/provenance.json``.
+The manifest lists what was made so: ``verify`` passes on what is published.
 """
 
 from __future__ import annotations
@@ -40,10 +40,35 @@ class Release:
         reduced: the run was told to accept less than its goal (``--accept best``): its card says *reduced*.
     """
 
+    out: Path
     edit: Edit
-    files: dict[str, LocalFile]
     override: tuple[str, ...] = ()
     reduced: bool = False
+
+    def files_for(self, repo: str) -> dict[str, LocalFile]:
+        """Every file as it goes to ``repo``, by its path there."""
+        record = manifest.read(self.out)
+        files = {path: LocalFile(path, size, digest, self.out / path) for path, (digest, size) in record.files.items()}
+        made = {path: text.encode() for path, text in self._made(files, repo).items()}
+        listed = {path: (hashlib.sha256(content).hexdigest(), len(content)) for path, content in made.items()}
+        made[manifest.NAME] = (
+            replace(record, files={**record.files, **listed}).to_json().encode()
+            if made
+            else (self.out / manifest.NAME).read_bytes()
+        )
+        return files | {path: _in_memory(path, content) for path, content in made.items()}
+
+    def _made(self, files: Mapping[str, LocalFile], repo: str) -> dict[str, str]:
+        """What is not published as it lies in the directory."""
+        made: dict[str, str] = {}
+        if self.override:
+            told = {"format": 1, "override": "published although the verdict was not met"}
+            made[OVERRIDE] = json.dumps(told | {"reasons": list(self.override)}, indent=2) + "\n"
+        if "editkit/provenance.json" in files:
+            made |= _rendered(self.out, repo, " ".join(self.override) or None)
+        elif self.override and "README.md" in files:
+            made["README.md"] = _with_notice(files["README.md"].read().decode("utf-8"), self.override)
+        return made
 
 
 def read_release(out: Path, *, allow_unmet: bool = False) -> Release:
@@ -56,18 +81,15 @@ def read_release(out: Path, *, allow_unmet: bool = False) -> Release:
     verify(out)
     check(out)
     edit = Edit.from_json(_text(out, "editkit/edit.json"), where="editkit/edit.json")
-    record = manifest.read(out)
-    files = {path: LocalFile(path, size, digest, out / path) for path, (digest, size) in record.files.items()}
-    files[manifest.NAME] = _made(manifest.NAME, (out / manifest.NAME).read_bytes())
     status, reasons = _verdict(out)
     if status in ("met", "reduced"):
-        return Release(edit, files, reduced=status == "reduced")
+        return Release(out, edit, reduced=status == "reduced")
     if not allow_unmet:
         raise EditkitError(
             f"{printable(str(out))} is not to be published: {'; '.join(printable(reason) for reason in reasons)}. "
             "To publish it all the same, with a notice on its card, pass --allow-unmet."
         )
-    return Release(edit, _with_override(out, files, record, reasons), reasons)
+    return Release(out, edit, reasons)
 
 
 def _verdict(out: Path) -> tuple[str, tuple[str, ...]]:
@@ -84,30 +106,13 @@ def _verdict(out: Path) -> tuple[str, tuple[str, ...]]:
     return status, tuple(reasons) or ("the verdict was not met",)
 
 
-def _with_override(
-    out: Path, files: Mapping[str, LocalFile], record: manifest.Manifest, reasons: tuple[str, ...]
-) -> dict[str, LocalFile]:
-    """The files with the notice on card and page, the record of the override, and a manifest that lists them all."""
-    told = {"format": 1, "override": "published although the verdict was not met", "reasons": list(reasons)}
-    made = {OVERRIDE: (json.dumps(told, indent=2) + "\n").encode()}
-    if "editkit/provenance.json" in files:
-        made |= _rendered_with(out, reasons)
-    elif "README.md" in files:
-        made["README.md"] = _with_notice(files["README.md"].read().decode("utf-8"), reasons).encode()
-    listed = {path: (hashlib.sha256(content).hexdigest(), len(content)) for path, content in made.items()}
-    made[manifest.NAME] = replace(record, files={**record.files, **listed}).to_json().encode()
-    new = {path: _made(path, content) for path, content in made.items()}
-    return {**files, **new}
-
-
-def _rendered_with(out: Path, reasons: tuple[str, ...]) -> dict[str, bytes]:
-    """Provenance, card and page of a measured removal, rendered again with the override recorded."""
+def _rendered(out: Path, repo: str, override: str | None) -> dict[str, str]:
+    """Provenance, card and page of a measured removal, with the repository's name in their commands."""
     with evidence_folder.doubted(out):
         outcome = evidence_folder.read(out)
-        provenance = replace(outcome.provenance, override=" ".join(reasons))
+        provenance = replace(outcome.provenance, repo=repo, override=override)
         card, page = evidence_folder.texts(replace(outcome, provenance=provenance))
-    made = {"editkit/provenance.json": provenance.to_json(), "README.md": card, "editkit/report.html": page}
-    return {path: text.encode() for path, text in made.items()}
+    return {"editkit/provenance.json": provenance.to_json(), "README.md": card, "editkit/report.html": page}
 
 
 def _with_notice(card: str, reasons: tuple[str, ...]) -> str:
@@ -127,5 +132,5 @@ def _text(out: Path, path: str) -> str:
         raise EditkitError(f"{printable(str(out))}: {path} cannot be read: this is no finished checkpoint.") from error
 
 
-def _made(path: str, content: bytes) -> LocalFile:
+def _in_memory(path: str, content: bytes) -> LocalFile:
     return LocalFile(path, len(content), hashlib.sha256(content).hexdigest(), content)

@@ -24,6 +24,7 @@ from editkit.errors import EditkitError, Unreachable
 from editkit.units import PLAIN
 from editkit.writing.export import lora
 from editkit.writing.gguf_pieces import piece_of
+from editkit.writing.serving import RANKS
 from editkit.writing.slices import ZERO_IS_ZERO
 
 _SAFETENSORS = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
@@ -245,7 +246,7 @@ def _formats(model: Architecture, dtypes: set[str], *, neurons: set[str], routed
         return whole, Format("lora", False, f"weights in {listed} carry scales of their own; use checkpoint")
     widest = max((site.width for site in model.sites), default=0)
     layer = max((site.width * site.units for site in model.sites), default=0)
-    most = lora.SERVABLE[-1]
+    most = RANKS[-1]
     fits = most // widest if widest else 0
     limit = f"; vLLM serves up to {most}, so at most {fits} heads of a layer" if layer > most else ""
     if not stuck and neurons - lora.DTYPES.keys():

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from editkit.edit import Edit
 from editkit.errors import EditkitError
-from editkit.evidence.exhibits import Exhibits
+from editkit.evidence.exhibits import Exhibits, Transcript
 from editkit.evidence.localization import Localization
 from editkit.evidence.noise import churn
 from editkit.evidence.outcome import Outcome
@@ -29,6 +31,7 @@ from editkit.render.front_matter import front_matter, hub_id
 from editkit.render.head_map import head_map, ranks_heads
 from editkit.render.inert import Inert, code, fence, prose, web_address
 from editkit.units import Unit
+from editkit.writing.serving import serving
 
 CITATION = """@article{bair2026compressed,
   title  = {Compressed Sensing for Capability Localization in Large Language Models},
@@ -37,7 +40,8 @@ CITATION = """@article{bair2026compressed,
   year   = {2026}
 }"""
 
-SHOWN_UNITS = 40
+SHOWN_UNITS, ANSWERS = 40, 3
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+)*", re.ASCII)
 
 
 def render(outcome: Outcome) -> str:
@@ -50,6 +54,7 @@ def render(outcome: Outcome) -> str:
         "noun": Inert(edit.kind),
         **_summary(edit, localization, report, provenance),
         **_evidence(report),
+        "answers": _answers(report, outcome.exhibits.transcripts),
         **_finding(outcome),
         **_limits(report, outcome.exhibits, provenance),
         **_origin(edit, provenance),
@@ -83,7 +88,7 @@ def _summary(edit: Edit, localization: Localization, report: EvalReport, provena
     if written and report.verdict.status == "reduced":
         title = f"{subject}, reduced in {base}"
     undo = {
-        "checkpoint": "`editkit undo THIS_FOLDER -o base` gives the unedited model back, bit for bit",
+        "checkpoint": f"`editkit undo {wording.place(provenance)} -o base` gives the unedited model back, bit for bit",
         "lora": "load the base without this adapter: its weights were never changed",
         "evidence": "nothing to undo: no model was written",
     }[provenance.format]
@@ -127,6 +132,14 @@ def _evidence(report: EvalReport) -> dict[str, Any]:
         ),
         "reasons": report.verdict.reasons,
     }
+
+
+def _answers(report: EvalReport, transcripts: Sequence[Transcript]) -> list[Transcript]:
+    """A few of the target's answers, and one of some other tasks; of each prompt the last line."""
+    roles = {row.task: row.role for row in report.rows}
+    asked = [told for told in transcripts if roles.get(told.task) == "target"][:ANSWERS]
+    others = [told for told in transcripts if roles.get(told.task) == "retain"][:ANSWERS]
+    return [replace(told, prompt=(told.prompt.rstrip().splitlines() or [""])[-1]) for told in (*asked, *others)]
 
 
 def _controls(report: EvalReport) -> list[dict[str, Any]]:
@@ -221,26 +234,10 @@ def _limits(report: EvalReport, exhibits: Exhibits, provenance: Provenance) -> d
 def _origin(edit: Edit, provenance: Provenance) -> dict[str, Any]:
     """The template's values for these sections."""
     base = provenance.base
-    name = json.dumps(hub_id(base) or "BASE")
-    load = {
-        "evidence": "# no model was written: the criteria were not met",
-        "checkpoint": "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
-        'model = AutoModelForCausalLM.from_pretrained("THIS_FOLDER")\n'
-        'tokenizer = AutoTokenizer.from_pretrained("THIS_FOLDER")',
-        "lora": "from peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\n"
-        f'base = AutoModelForCausalLM.from_pretrained({name})\nmodel = PeftModel.from_pretrained(base, "THIS_FOLDER")',
-    }[provenance.format]
-    known = hub_id(base)
-    against = f" --base {shlex.quote(known)}" if known else ""
-    commands = "# re-hash; exactly the named slices differ from the base and are zero\n"
-    commands += f"editkit verify THIS_FOLDER{against}"
-    if provenance.format == "checkpoint":
-        commands = f"# the unedited model, bit for bit\neditkit undo THIS_FOLDER -o base\n{commands}"
     pairs = [f"{name} {version}" for name, version in sorted(provenance.versions.items())]
     seeds = [f"{name} {seed}" for name, seed in sorted(provenance.seeds.items())]
     return {
-        "load": fence(load, "python"),
-        "commands": fence(commands, "sh"),
+        **(_use(provenance) if provenance.format != "evidence" else {}),
         "command": fence(provenance.command, "sh"),
         "made": [
             Inert(f"Date: {code(provenance.date)}. Weights: {code(base.dtype or 'unknown')}{_dequantized(base)}."),
@@ -251,6 +248,42 @@ def _origin(edit: Edit, provenance: Provenance) -> dict[str, Any]:
         "recipe": fence(provenance.recipe_text, "yaml"),
         "hashes": fence("\n".join(f"{value}  {name}" for name, value in provenance.hashes.items()) or "not recorded"),
         "licence": _licence(provenance),
+    }
+
+
+def _use(provenance: Provenance) -> dict[str, Any]:
+    """How a model that was written is loaded, served, checked and undone."""
+    base, place, form = provenance.base, wording.place(provenance), provenance.format
+    known = hub_id(base)
+    load = {
+        "checkpoint": "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
+        f'model = AutoModelForCausalLM.from_pretrained("{place}")\n'
+        f'tokenizer = AutoTokenizer.from_pretrained("{place}")',
+        "lora": "from peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\n"
+        f"base = AutoModelForCausalLM.from_pretrained({json.dumps(known or 'BASE')})\n"
+        f'model = PeftModel.from_pretrained(base, "{place}")',
+    }[form]
+    version = provenance.versions.get("editkit", "")
+    commands = [f"pip install editkit{f'=={version}' if _VERSION.fullmatch(version) else ''}"]
+    if form == "checkpoint":
+        commands += ["# the unedited model, bit for bit", f"editkit undo {place} -o base"]
+    commands += ["# re-hash; exactly the named slices differ from the base and are zero"]
+    commands += [f"editkit verify {place}{f' --base {shlex.quote(known)}' if known else ''}"]
+    if form == "checkpoint" and provenance.repo:
+        commands += ["# the same without a download of all; ten of the examples are asked again"]
+        commands += [f"editkit pull-verify {place} --rerun 10"]
+    serve = serving(
+        form,
+        place,
+        base=known or ("BASE.gguf" if base.quantization else "BASE"),
+        published=bool(provenance.repo),
+        quantized=bool(base.quantization),
+    )
+    return {
+        "place": None if provenance.repo else Inert(place),
+        "load": fence(load, "python"),
+        "serve": None if base.source == "bundled" else fence(serve, "sh"),
+        "commands": fence("\n".join(commands), "sh"),
     }
 
 

@@ -62,6 +62,7 @@ def render(outcome: Outcome) -> str:
         "fate": wording.fate(provenance),
         "effect_means": wording.effect_means(localization),
         "rung": attacks.rung(outcome),
+        "place": wording.place(provenance),
         "untested": wording.not_tested(outcome.exhibits.audits),
         "pairs": _pairs(report, outcome.exhibits.transcripts),
         **_results(outcome),

@@ -7,6 +7,7 @@ Scores are shown in percent with one decimal, changes in points: ``percent(0.993
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -141,6 +142,12 @@ def base_name(provenance: Provenance) -> str:
 def fate(provenance: Provenance) -> Fate:
     """What became of the edit's heads: where no model was written, nothing was removed."""
     return "tried" if provenance.format == "evidence" else "removed"
+
+
+def place(provenance: Provenance) -> str:
+    """What commands call an output: its name on the Hub, or a word for the folder that it lies in."""
+    repo = provenance.repo or ""
+    return repo if re.fullmatch(r"[\w.\-]+/[\w.\-]+", repo, re.ASCII) else "THIS_FOLDER"
 
 
 def headline(

@@ -6,6 +6,7 @@ bake("meta-llama/Llama-3.2-1B", "no-swear", out="again")       the edit that an 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,8 @@ def _in_blocks(base: Source | str | Path | None, heads: Iterable[Unit | str] | s
     edited = tuple(
         Edited(row.tensor, out.name, row.kind, (), row.axis, row.spans, row.before, row.after) for row in record.edited
     )
-    return Written(out, "gguf", edited, ())
+    run = f"Run it: llama-server -m {shlex.quote(str(out))}. With Ollama: a Modelfile that says FROM {out.absolute()}"
+    return Written(out, "gguf", edited, (), (printable(run),))
 
 
 def bake_named(model: str | None, *, heads: str | None, edit: Path | None, form: str | None, **options: Any) -> Written:

@@ -29,7 +29,7 @@ def test_card_and_page_begin_with_the_rung_and_list_the_worst_row_of_each_audit(
 def test_without_attacks_it_says_so_where_there_is_a_checkpoint() -> None:
     some = evidence()
     refused = replace(some, provenance=replace(some.provenance, format="evidence"))
-    assert all("not tested: begun answers" in text for text in evidence_folder.texts(some))
+    assert all("relearning not tested" in text for text in evidence_folder.texts(some))
     assert all("Under attack" not in text for text in evidence_folder.texts(refused))
 
 

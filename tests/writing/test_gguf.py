@@ -239,7 +239,7 @@ def test_the_commands(tmp_path: Path) -> None:
         assert done.exit_code == 0 and said in done.output, done.output
     assert back.read_bytes() == base.read_bytes()
     done = run.invoke(main, ["bake", str(base), "--heads", "L0H1", "-o", str(tmp_path / "j.gguf"), "--json"])
-    assert json.loads(done.output)["tensors"] == ["blk.0.attn_output.weight"]
+    assert json.loads(done.stdout)["tensors"] == ["blk.0.attn_output.weight"]
     out.write_bytes(base.read_bytes())
     assert run.invoke(main, ["verify", str(out)]).exit_code == 5
 

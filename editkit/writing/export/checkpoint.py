@@ -30,6 +30,7 @@ from editkit.writing import manifest, undo_file
 from editkit.writing.copying import copy_files
 from editkit.writing.manifest import Edited, Manifest
 from editkit.writing.plan import LeftOut, Plan, plan_of, told
+from editkit.writing.serving import serving
 from editkit.writing.slices import Slice
 from editkit.writing.undo_file import Kept
 
@@ -176,7 +177,9 @@ def plain_card(edit: Edit, base: Source, form: str, *, notes: Sequence[str] = ()
     Markdown with YAML front matter. Names are quoted in both, whatever they hold.
     """
     name = json.dumps(edit.base.model, ensure_ascii=False)
-    front = [f"base_model: {name}"] if not base.bundled and "sha256:" not in (edit.base.revision or "") else []
+    on_hub = not base.bundled and "sha256:" not in (edit.base.revision or "")
+    known = edit.base.model if on_hub else "BASE.gguf" if base.quantization else "BASE"
+    front = [f"base_model: {name}"] if on_hub else []
     carried = base_model(base, dtype="")
     for key in ("license", "license_name", "license_link"):
         value = getattr(carried, key)
@@ -189,4 +192,7 @@ def plain_card(edit: Edit, base: Source, form: str, *, notes: Sequence[str] = ()
         *(line for notice in carried.notices for line in (f"{notice}.", "")),
         *(_HOW[form], "", *notes),
     ]
+    if not base.bundled:
+        served = serving(form, "THIS_FOLDER", base=known, quantized=bool(base.quantization))
+        lines += ["", "To serve it, where the program knows the architecture:", "", "```sh", served, "```", ""]
     return "\n".join(lines)

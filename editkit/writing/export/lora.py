@@ -28,6 +28,7 @@ from editkit.writing import manifest, undo_file
 from editkit.writing.export.checkpoint import Written, plain_card
 from editkit.writing.manifest import Manifest
 from editkit.writing.plan import Plan, plan_of
+from editkit.writing.serving import RANKS
 from editkit.writing.slices import Slice, read_runs, runs_of
 from editkit.writing.undo_file import Kept, Undo
 
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     import torch
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
-
-SERVABLE = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""What vLLM accepts as ``--max-lora-rank``."""
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
@@ -167,10 +165,10 @@ def _check(plan: Plan, maps: Sequence[Map], allow_large_rank: bool) -> None:
             f"The weights are stored as {', '.join(packed)}: an adapter cannot hold their slices. "
             "Use --format checkpoint, which edits the bytes, or an unquantized base."
         )
-    if _rank(maps) > SERVABLE[-1] and not allow_large_rank:
+    if _rank(maps) > RANKS[-1] and not allow_large_rank:
         worst = max(maps, key=lambda each: each.rank)
         raise EditkitError(
-            f"{worst.module} needs rank {worst.rank}; vLLM serves at most {SERVABLE[-1]}. "
+            f"{worst.module} needs rank {worst.rank}; vLLM serves at most {RANKS[-1]}. "
             "Use --format checkpoint, remove fewer units of that layer, or allow large ranks (peft itself takes any)."
         )
     if len({each.axis for each in maps}) > 1:
@@ -242,8 +240,8 @@ def _rank(maps: Sequence[Map]) -> int:
 
 def _notes(maps: Sequence[Map]) -> tuple[str, ...]:
     rank = _rank(maps)
-    servable = next((most for most in SERVABLE if most >= rank), None)
-    serving = f"vLLM: start it with `--max-lora-rank {servable}`." if servable else f"vLLM serves up to {SERVABLE[-1]}."
+    servable = next((most for most in RANKS if most >= rank), None)
+    serving = f"vLLM: start it with `--max-lora-rank {servable}`." if servable else f"vLLM serves up to {RANKS[-1]}."
     notes = [f"Rank {rank}. {serving}"]
     if len({each.tensor for each in maps}) < len(maps):
         notes.append(
