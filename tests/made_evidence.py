@@ -80,6 +80,7 @@ def hostile(text: str) -> Outcome:
             versions={text: text},
             hashes={text: text},
             override=text,
+            repo=text,
         ),
     )
 

@@ -36,6 +36,11 @@ def refusal(config: Mapping[str, Any], files: Collection[str] | None) -> str:
             f"{kind} is an encoder: it reads a text from both sides and writes none, so no answers can be measured. "
             'Give a causal language model; a decoder of this type has "is_decoder": true in its config.json.'
         )
+    if config.get("is_encoder_decoder") is True and not _is_causal(config, kind):
+        return (
+            f"{printable(kind)} reads with an encoder and writes with a decoder, so no answers can be measured. Give a "
+            "causal language model, such as those of docs/architectures.md."
+        )
     if not _is_causal(config, kind):
         return (
             f"{printable(kind)} is not a causal language model, so no answers can be measured. Give a model that "

@@ -159,6 +159,11 @@ def _number(
 
 
 def _nothing(model_type: str, paths: Collection[str]) -> str:
+    if {"encoder", "decoder"} <= {path.split(".")[0] for path in paths}:
+        return (
+            f"{model_type} reads with an encoder and writes with a decoder: editkit edits models that do both "
+            "in one stack. Give a causal language model, such as those of docs/architectures.md."
+        )
     inside = {re.sub(r"\.\d+\.", ".N.", path) for path in paths if re.search(r"attn|attention|mixer", path)}
     listed = ", ".join(sorted(inside)[:12]) or "none with attention in its name"
     return (

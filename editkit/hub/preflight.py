@@ -84,6 +84,7 @@ def preflight(
     like: Path | None = None,
     public: bool = False,
     create_pr: bool = False,
+    dry_run: bool = False,
     allow: Allow = Allow(),
     api: HfApi | None = None,
 ) -> Preflight:
@@ -97,6 +98,7 @@ def preflight(
         like: where there is no ``out`` yet, the unedited model's directory.
         public: create the repository public. The default is private.
         create_pr: propose the edit as a pull request to a repository that exists.
+        dry_run: nothing will be sent: without a token all that needs none is checked, and a note says what was not.
         allow: what to publish in spite of.
         api: the Hub to ask; default: the one that huggingface_hub is set to, with the stored token.
 
@@ -104,7 +106,7 @@ def preflight(
         EditkitError: naming the first thing in the way.
     """
     api = connect(api)
-    who = _whoami(api)
+    who = _NOBODY if dry_run and not api.token else _whoami(api)
     name = _full_name(repo, who)
     target = _target(api, name, who, public=public, create_pr=create_pr)
     terms = _base_terms(api, base, out=out, like=like)
@@ -129,12 +131,22 @@ def preflight(
     )
 
 
+_UNASKED = (
+    "No Hub token: whether you may write there was not asked, and a private repository looks like none. "
+    "To push, log in with `hf auth login` or set HF_TOKEN."
+)
+
+
 @dataclass(frozen=True)
 class _Target:
     exists: bool
     private: bool
     head: str | None = None
     notes: tuple[str, ...] = ()
+
+
+_NOBODY: dict[str, Any] = {"name": ""}
+"""Whoever has no token."""
 
 
 def _whoami(api: HfApi) -> dict[str, Any]:
@@ -158,6 +170,8 @@ def _role(who: dict[str, Any]) -> str | None:
 def _full_name(repo: str, who: dict[str, Any]) -> str:
     from huggingface_hub.utils import HFValidationError, validate_repo_id
 
+    if "/" not in repo and not who["name"]:
+        raise UsageError(f"{printable(repo)!r}: without a Hub token the owner is not known: give owner/name.")
     name = repo if "/" in repo else f"{who['name']}/{repo}"
     try:
         validate_repo_id(name)
@@ -175,8 +189,9 @@ def _target(api: HfApi, name: str, who: dict[str, Any], *, public: bool, create_
     if info is None:
         if create_pr:
             raise EditkitError(f"{name}: no such repository, so there is nothing to open a pull request on.")
-        return _Target(exists=False, private=not public, notes=_check_namespace(name.split("/")[0], who))
-    notes = () if create_pr else _check_write(api, name)
+        notes = (_UNASKED,) if who is _NOBODY else _check_namespace(name.split("/")[0], who)
+        return _Target(exists=False, private=not public, notes=notes)
+    notes = (_UNASKED,) if who is _NOBODY else () if create_pr else _check_write(api, name)
     private = bool(info.private)
     if not create_pr and private == public:
         remedy = (

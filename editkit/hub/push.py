@@ -75,7 +75,9 @@ def push(
     """
     release = read_release(out, allow_unmet=allow.unmet)
     api, base = connect(api), release.edit.base
-    checked = preflight(repo, base=base, out=out, public=public, create_pr=create_pr, allow=allow, api=api)
+    checked = preflight(
+        repo, base=base, out=out, public=public, create_pr=create_pr, dry_run=dry_run, allow=allow, api=api
+    )
     files = release.files_for(checked.repo)
     there = listing(api, checked.repo, checked.head) if checked.head else {}
     shelf = listing(api, base.model, base.revision) if checked.base_on_hub else {}

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from editkit.checkpoints import answering, config_fields
 from editkit.checkpoints.files import printable
 from editkit.checkpoints.source import Source, resolve
 from editkit.errors import EditkitError, first_line
@@ -75,6 +76,8 @@ def load_source(source: Source, placement: Placement = Placement(), *, check: bo
     except EditkitError:
         raise
     except Exception as error:  # what transformers raises for odd files, nobody can list
+        if why := answering.refusal(config_fields.read_json(source.directory), None):
+            raise EditkitError(f"{source.base.model}: {why}") from error
         raise EditkitError(
             f"{source.base.model} cannot be loaded as a causal language model: {first_line(error).rstrip('. ')}. "
             + (_leave(error) or "`editkit inspect` shows what its files say.")

@@ -61,7 +61,7 @@ def localize(ledger: Ledger, capability: Capability, *, method: str | None = Non
         asked = [(task, examples_of(task, "locate", limit=recipe.examples.locate)) for task in capability.targets]
         likelihoods = [likelihood_measure(staged, task, examples) for task, examples in asked]
         controls = control_measures(staged, capability.retain, recipe.universal_examples)
-        plain = _plain_controls(staged, controls, capability.retain, recipe.universal_examples)
+        plain = plain_controls(staged, controls, capability.retain, recipe.universal_examples)
     by_answers = [AnswerMeasure(staged, task, tuple(examples)) for task, examples in asked]
     searches: Sequence[SearchMeasure] = by_answers if recipe.scores == "answers" else likelihoods
     first = searches[0]
@@ -125,7 +125,7 @@ def localize(ledger: Ledger, capability: Capability, *, method: str | None = Non
     )
 
 
-def _plain_controls(
+def plain_controls(
     ledger: Ledger, controls: Mapping[str, LikelihoodMeasure], tasks: Sequence[Task], limit: int
 ) -> dict[str, LikelihoodMeasure]:
     """Ordinary prose, where all retained tasks are of one format: universal heads need two (``universal``)."""

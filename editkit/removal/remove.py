@@ -19,6 +19,7 @@ from editkit.errors import EditkitError, IntegrityError, NotLocalized, TooMuchDa
 from editkit.evidence.exhibits import Exhibits, Unable
 from editkit.evidence.localization import Localization
 from editkit.evidence.outcome import Outcome
+from editkit.evidence.power import ALPHA
 from editkit.evidence.provenance import Provenance
 from editkit.evidence.verdict import Verdict
 from editkit.measuring.ledger import Ledger
@@ -132,7 +133,7 @@ def remove_capability(model: LanguageModel, run: Run, work: Work, *, stages: Sta
         removal = replace(removal, trial=trial)
         (work.folder / "transcripts.jsonl").write_text(transcript_lines(answers.before, answers.after), "utf-8")
         outcome = judged(ledger, removal, answers)
-        if not (localization.found and accepted(outcome.report.verdict, run.recipe)):
+        if not accepted(outcome.report.verdict, run.recipe):
             outcome = replace(outcome, provenance=replace(outcome.provenance, format="evidence"))
             write_evidence(outcome)
             raise _refusal(outcome, run)
@@ -250,31 +251,31 @@ def _keep(work: Work, removal: Removal) -> None:
 def _refusal(outcome: Outcome, run: Run) -> EditkitError:
     """Why there is no checkpoint, and what the user can do about it."""
     verdict, name, count = outcome.report.verdict, outcome.provenance.recipe, run.count
-    missed = verdict.status in ("goal-missed", "reduced")
+    found = outcome.localization.found
     evidence = f"The evidence is in {outcome.out}/editkit (open report.html); no checkpoint was written."
     error: EditkitError
-    if outcome.localization.found and missed and outcome.exhibits.frontier:
+    if verdict.status == "too-much-damage":
+        error = TooMuchDamage(
+            f"Removing {name!r} costs more than the recipe's damage budget allows. {verdict.reasons[0]}\n{evidence} "
+            "A larger budget (damage in the recipe) or another set (--choose, --units) would write one."
+        )
+    elif found and outcome.exhibits.frontier:
         best = " --accept best writes what was tried, as a reduction." if verdict.status == "reduced" else ""
         error = TooMuchDamage(
             f"{name!r} cannot be removed to the goal within the damage budget. {verdict.reasons[0]}\n{evidence} The "
             f"frontier there shows what could be had at which damage; --goal and --damage set both.{best}"
         )
-    elif outcome.localization.found and missed and count is not None:
+    elif found and count is not None:
         error = NotLocalized(
             f"{name!r} is not removed by exactly {count} {'head' if count == 1 else 'heads'}. {verdict.reasons[0]}\n"
             f"{evidence} Ask for more heads, or leave the number open: then as many are removed as the goal needs."
         )
-    elif not outcome.localization.found or missed:
-        why = verdict.reasons[0] if outcome.localization.found else _strongest(outcome.localization)
+    else:
+        why = verdict.reasons[0] if found else _strongest(outcome.localization)
         error = NotLocalized(
             f"{name!r} did not localize: no small set of {wording.searched(outcome.localization)} carries it. {why}\n"
             f"{evidence} Another method or model, "
             "other units (--units), more examples (examples.locate in the recipe) or a higher max_heads may find more."
-        )
-    else:
-        error = TooMuchDamage(
-            f"Removing {name!r} costs more than the recipe's damage budget allows. {verdict.reasons[0]}\n{evidence} "
-            "A larger budget (damage in the recipe) or another set (--choose, --units) would write one."
         )
     error.outcome = outcome
     return error
@@ -287,7 +288,7 @@ def _strongest(localization: Localization) -> str:
     best = localization.order[0]
     known = not (math.isnan(best.low) or math.isnan(best.high))
     span = f" (95 % interval {100 * best.low:.2f} to {100 * best.high:.2f})" if known else ""
-    return (
-        f"The strongest, {best.unit}, changes the search score by {100 * best.effect:.2f} points{span}: noise, or "
-        "too little to matter."
-    )
+    told = "noise, or too little to matter"
+    if best.p < ALPHA:
+        told = f"more than noise (p = {best.p:.3f}, corrected), but others do the same, or no few of them do it all"
+    return f"The strongest, {best.unit}, changes the search score by {100 * best.effect:.2f} points{span}: {told}."

@@ -179,6 +179,8 @@ def headline(
     if lost is not None:
         tasks = "the one retained task" if count == 1 else f"{count} retained tasks"
         cost = f"; the worst change among {tasks} is {points(lost.delta.mean)} points ({name(lost.task)})."
+        if lost.delta.mean >= 0:
+            cost = f"; {'' if count == 1 else 'none of '}{tasks} {'did not score' if count == 1 else 'scored'} lower."
     return f"{verb} {head_count(edit, provenance)} {' and '.join(changes)}{cost}{further}"
 
 
@@ -225,8 +227,8 @@ def retained(report: EvalReport) -> tuple[Row, ...]:
 
 
 def worst(report: EvalReport) -> Row | None:
-    """The retained task that lost most."""
-    return min(retained(report), key=lambda row: row.delta.mean, default=None)
+    """The retained task that lost most; of several, the one that may have lost most."""
+    return min(retained(report), key=lambda row: (row.delta.mean, row.delta.low), default=None)
 
 
 def standing(row: Row, report: EvalReport) -> str:
@@ -241,7 +243,7 @@ def says_little(row: Row) -> bool:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The verdict and the search together: a goal that was met by heads that do not stand out is not met."""
+    """The verdict in words; where the goal was missed and nothing stood out in the search, that is why."""
 
     met: bool
     line: str
@@ -249,7 +251,7 @@ class Conclusion:
 
 
 def conclusion(localization: Localization, report: EvalReport) -> Conclusion:
-    if not localization.found:
+    if not localization.found and report.verdict.status == "goal-missed":
         return Conclusion(
             False,
             "Not localized",

@@ -19,16 +19,20 @@ import pytest
 from click.testing import CliRunner
 
 from editkit import api
+from editkit.checkpoints.knockout import Knockout
+from editkit.checkpoints.source import resolve
 from editkit.cli import main
 from editkit.cli.commands import Commands
+from editkit.cli.options import tell_kept
 from editkit.cli.streams import print_json
 from editkit.errors import EditkitError, NotLocalized, parts
+from editkit.measuring.store import Cell, opened
 from editkit.models.placement import Placement
 from editkit.removal import recipe
 from editkit.removal.recipe import names
 from editkit.removal.remove import Run
 from editkit.tasks.builtin import TASKS
-from editkit.workspace import Session
+from editkit.workspace import Session, work_for
 from tests.known_heads import RECIPE
 
 
@@ -451,3 +455,16 @@ def test_the_command_on_a_card_made_from_python_makes_the_same_run(
     assert (runs[1].recipe, runs[1].seed, runs[1].out) == (runs[0].recipe, 3, Path("out"))
     assert "--dtype bfloat16" in typed
     assert runs[0].fresh is not None and runs[1].fresh == runs[0].fresh
+
+
+def test_what_is_kept_of_a_model_is_told_and_of_a_new_one_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else a resumed run looks like one that begins anew."""
+    source = resolve(None)
+    tell_kept(source, tmp_path)
+    assert capsys.readouterr().err == ""
+    with opened(work_for(source.base, "", 0, tmp_path).store) as store:
+        store.put(store.space({"any": 1}), [(Knockout(), f"e{n}", Cell(1.0, True, "x")) for n in range(3)])
+    tell_kept(source, tmp_path)
+    assert "3 measurements of this model are kept in" in capsys.readouterr().err

@@ -14,7 +14,7 @@ import pytest
 
 from editkit.edit import Base
 from editkit.errors import EditkitError, UsageError
-from editkit.hub import Allow, preflight
+from editkit.hub import Allow, preflight, push, secrets
 from editkit.hub.remote import ask
 from tests.hub.checkpoint import CARD, finish
 from tests.hub.running import ALICE, BOB, READER, Server, publish_base, rewrite_manifest
@@ -184,6 +184,32 @@ def test_what_looks_like_a_secret_is_not_published(hub: Server, base: Path, tmp_
     assert name in str(caught.value) and "--allow-secrets" in str(caught.value)
     assert text not in str(caught.value)
     assert preflight("no-swear", base=named, out=out, allow=Allow(secrets=True), api=hub.api()).private
+
+
+@pytest.mark.parametrize("place", ["model.safetensors", "editkit/undo.safetensors"])
+def test_a_secret_in_the_metadata_of_weights_is_seen(tmp_path: Path, place: str) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    token, numbers = "hf_" + "x" * 34, "hf_" + "y" * 34
+    (tmp_path / "editkit").mkdir()
+    tensor = torch.frombuffer(bytearray(numbers.encode()), dtype=torch.uint8)
+    save_file({"a": tensor}, tmp_path / place, metadata={"format": "pt"})
+    assert secrets.found(tmp_path, [place]) == [], "numbers may look like anything"
+    save_file({"a": tensor}, tmp_path / place, metadata={"note": token})
+    assert secrets.found(tmp_path, [place]) == [f"{place}: a token of Hugging Face"]
+
+
+def test_a_dry_run_needs_no_token_and_says_what_it_did_not_ask(hub: Server, named: Base, out: Path) -> None:
+    planned = push(out, "alice/x", dry_run=True, api=hub.api(False))
+    assert planned.commit is None and any("No Hub token" in note for note in planned.notes)
+    assert {operation.kind for operation in planned.operations} == {"upload", "copy"}
+    with pytest.raises(UsageError, match="give owner/name"):
+        push(out, "x", dry_run=True, api=hub.api(False))
+    with pytest.raises(EditkitError, match="No Hub token"):
+        push(out, "alice/x", api=hub.api(False))
+    with pytest.raises(EditkitError, match="write permission|may not create"):
+        push(out, "bob/x", dry_run=True, api=hub.api())
 
 
 @pytest.mark.parametrize(("method", "needed"), [("GET", "may read this repository"), ("POST", "with write permission")])

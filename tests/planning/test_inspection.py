@@ -294,12 +294,20 @@ def _no_language_model(path: Path) -> tuple[str, str]:
     return "swear", "esm is not a causal language model"
 
 
-@pytest.mark.parametrize("doomed", [_without_tokenizer, _encoder, _no_language_model])
+def _two_stacks(path: Path) -> tuple[str, str]:
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    small = T5Config(vocab_size=90, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4)
+    T5ForConditionalGeneration(small).save_pretrained(path)
+    return "swear", "t5 reads with an encoder and writes with a decoder"
+
+
+@pytest.mark.parametrize("doomed", [_without_tokenizer, _encoder, _no_language_model, _two_stacks])
 def test_a_run_that_cannot_succeed_is_refused_before_it_starts(doomed: Any, tmp_path: Path) -> None:
     """Else hours of downloads and loading end in what its files said from the start."""
     recipe, says = doomed(tmp_path / "model")
     commands = (["inspect"], ["plan", recipe, "--model"], ["remove-capability", recipe, "--dry-run", "--model"])
-    for words in commands:
+    for words in (*commands, ["evaluate", "--task", recipe]) if doomed is _two_stacks else commands:
         found = CliRunner().invoke(main, [*words, str(tmp_path / "model")])
         assert found.exit_code == 1 and says in " ".join(found.stderr.split()), found.output
 

@@ -16,9 +16,10 @@ from editkit.measuring.failure_modes import failing
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
+from editkit.removal import find_heads
 from editkit.removal import recipe as recipes
 from editkit.removal.capability import capability
-from editkit.removal.find_heads import localize
+from editkit.removal.find_heads import control_measures, localize, plain_controls
 from editkit.render.wording import effect_means
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import examples_of
@@ -101,3 +102,18 @@ def test_ways_to_fail_are_told_apart(ledger: Ledger) -> None:
     broken, rude, fine = failing(ledger, asked, masks)
     assert max(broken, key=lambda way: broken[way]) == "repetition" and "all choices unlikely" in broken
     assert set(rude) == {"wrong answers"} and fine == {}
+
+
+@pytest.mark.parametrize(("retain", "known"), [(["swear", "rhyme"], False), (["swear", "facts-letter"], True)])
+def test_plain_text_is_asked_too_where_all_retained_tasks_are_of_one_format(
+    retain: list[str], known: bool, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else universal heads are not looked for: one needs tasks of two formats to tell them from a format's."""
+    recipe = f"{{capability: f, target: facts, retain: {retain}, universal_examples: 12, examples: {{locate: 20}}}}"
+    wanted = capability(recipes.parse(recipe, where="here"))
+    monkeypatch.setattr(find_heads, "PROSE", TASKS["story"])  # the bundled model reads stories, not English prose
+    controls = control_measures(ledger, wanted.retain, 12)
+    plain = plain_controls(ledger, controls, wanted.retain, 12)
+    formats = {task.format for task in wanted.retain}
+    assert (len(formats) > 1) is known, formats
+    assert bool(plain) is not known

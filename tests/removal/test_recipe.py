@@ -30,6 +30,7 @@ def test_a_built_in_recipe_reads_and_its_dump_reads_back_equal(name: str) -> Non
         (GOOD + "damage: {eech: 0.1}", ["unknown key 'damage.eech'", "'each'"]),
         (GOOD + "goal: 1.5", ["goal", "1.5"]),
         (GOOD + "goal: high", ["goal", "high"]),
+        (GOOD + f"examples: {{locate: {10**400}}}", ["examples.locate", "less than or equal to"]),
         (GOOD + "heads: 0", ["heads"]),
         (GOOD + "heads: many", ["heads"]),
         (GOOD + "method: magic", ["method", "magic"]),

@@ -280,12 +280,6 @@ def test_a_verdict_that_was_not_met_is_said_on_top(status):
     assert "Criteria not met" not in rendered(evidence())
 
 
-def test_a_goal_met_by_heads_that_do_not_stand_out_is_not_met():
-    found = evidence()
-    found = replace(found, localization=replace(found.localization, found=False))
-    assert "Not localized" in rendered(found).split("\n## ")[0]
-
-
 def test_a_removal_of_neurons_speaks_of_neurons_alone():
     """Counts of its own kind, no head map, and only effects that were measured."""
     text = rendered(neurons())
@@ -394,3 +388,47 @@ def test_what_is_no_provenance_is_an_error_that_names_the_file(text):
 def test_what_are_no_exhibits_is_an_error_that_names_the_file(text):
     with pytest.raises(EditkitError, match="report.json"):
         Exhibits.from_json(text)
+
+
+def test_of_equal_losses_the_worst_is_the_least_certain_and_where_none_lost_none_is_named() -> None:
+    """Else the first of the alphabet stands for all, or an unchanged task is called the worst change."""
+    some = evidence()
+    first, *others = [row for row in some.report.rows if row.role == "retain"]
+
+    def with_losses(*losses: tuple[float, float]) -> str:
+        spans = [Interval(mean, mean - wide, mean + wide) for mean, wide in losses]
+        retained = [replace(row, delta=span) for row, span in zip((first, *others), spans, strict=False)]
+        rows = (*(row for row in some.report.rows if row.role == "target"), *retained)
+        return rendered(replace(some, report=replace(some.report, rows=rows)))
+
+    named = f"(`{others[0].task}`)"
+    assert named in with_losses((-0.02, 0.01), (-0.02, 0.05))
+    assert "none of 2 retained tasks scored lower" in with_losses((0.0, 0.01), (0.02, 0.05))
+    assert "the one retained task did not score lower" in with_losses((0.0, 0.01))
+
+
+def test_a_goal_that_was_met_is_met_whatever_the_search_thought_of_it() -> None:
+    """Else the card says *not localized*, and the report beside it that the criteria were met."""
+    for status, line in (("met", "Criteria met"), ("too-much-damage", "refused"), ("goal-missed", "Not localized")):
+        some = evidence(status)
+        unsure = replace(some, localization=replace(some.localization, found=False))
+        assert wording.conclusion(unsure.localization, unsure.report).line.count(line) == 1, status
+        assert wording.conclusion(unsure.localization, unsure.report).met == some.report.verdict.met
+
+
+def test_some_answers_are_shown_and_what_is_hidden_is_not() -> None:
+    some = evidence()
+    told = table(rendered(some), "task")
+    assert told, "the rows"
+    shown = rendered(some).split("<details><summary>Some answers")[1].split("</details>")[0]
+    for transcript in some.exhibits.transcripts[:1]:
+        assert f"`{transcript.before}`" in shown and f"`{transcript.after}`" in shown
+    none = replace(some, exhibits=replace(some.exhibits, transcripts=()))
+    assert "Some answers" not in rendered(none)
+
+
+@pytest.mark.parametrize("repo", ["alice/no-swear", "", None, "alice/x; rm -rf /", "../x y", "a/b\n# c"])
+def test_commands_name_a_repository_only_where_it_is_a_name(repo: str | None) -> None:
+    text = rendered(evidence(), repo=repo)
+    place = "alice/no-swear" if repo == "alice/no-swear" else "THIS_FOLDER"
+    assert f"editkit verify {place}" in text and "rm -rf" not in text

@@ -80,7 +80,8 @@ def test_any_changed_byte_of_any_file_is_caught(out: Path) -> None:
 def test_an_adapter_is_guarded_too(tmp_path: Path, source: Source) -> None:
     place = tmp_path / "lora"
     lora.write(Edit(source.base, UNITS), source, place)
-    assert verify(place, source).form == "lora"
+    found = verify(place, source)
+    assert found.form == "lora" and "zero" not in found.describe(), "an adapter zeroes no tensor itself"
     for name, raw in checkpoints.files(place).items():
         for byte in np.random.default_rng(0).integers(0, len(raw), 12):
             whole = flipped(place / name, int(byte), 16)
