@@ -47,6 +47,11 @@ which_units = click.option(
 )
 
 
+limit = click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", help="At most N examples of a task in each split: a quick look."
+)
+
+
 @click.command("remove-capability")
 @click.argument("name")
 @which_model
@@ -60,6 +65,7 @@ which_units = click.option(
 @click.option(
     "--damage", metavar="EACH[,MEAN]", help="What each retained task may lose, and all on average: 0.02 is 2 points."
 )
+@limit
 @click.option("--accept", type=click.Choice(["goal", "best"]), help="best: write a reduction too, if it is certain.")
 @click.option(
     "--harden", is_flag=True, default=None, help="Grow the set by rounds of attack and removal: neurons only."
@@ -130,6 +136,7 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, **options: Any) -
 @which_model
 @method
 @which_units
+@limit
 @dtype
 @click.option("--gpu", metavar="G", help="Whether it fits on a GPU, and how long it takes: h100, a100 or rtx4090.")
 @workers
@@ -142,7 +149,7 @@ def plan(
     gpu: str | None,
     workers: int | None,
     as_json: bool,
-    **changes: str | None,
+    **changes: Any,
 ) -> None:
     """What a run will cost; nothing is loaded."""
     _show_plan(name, as_json, _changes(changes), gpu=gpu, workers=workers, model=model, revision=revision, dtype=dtype)
@@ -282,7 +289,7 @@ def _as_typed() -> str:
     return shlex.join(["editkit", *(re.sub(r"hf_[A-Za-z0-9]{8,}", "hf_...", word) for word in sys.argv[1:])])
 
 
-CHANGES = ("method", "heads", "units", "also", "choose", "goal", "damage", "accept", "harden", "audits")
+CHANGES = ("method", "heads", "units", "also", "choose", "goal", "damage", "accept", "harden", "audits", "limit")
 """Options that stand for keys of the recipe."""
 
 

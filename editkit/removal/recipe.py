@@ -195,10 +195,16 @@ def is_recipe(path: str) -> bool:
 def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     """The recipe with some keys set to other values: ``{"goal": 0.5, "heads": 3}``. Tasks set to ``also`` leave retain.
 
+    ``limit`` is no key of its own: no number of examples is larger.
+
     Raises:
         EditkitError: naming the key that is none, or whose value will not do.
     """
-    values = recipe.model_dump() | dict(changes)
+    values = recipe.model_dump() | {key: value for key, value in changes.items() if key != "limit"}
+    if limit := changes.get("limit"):
+        of_split = values["examples"].items()
+        values["examples"] = {split: None if count is None else min(count, limit) for split, count in of_split}
+        values |= {key: min(values[key], limit) for key in ("universal_examples", "random_examples")}
     if "also" in changes:
         values["retain"] = [task for task in values["retain"] if task not in values["also"]]
     return validated(values, Recipe)

@@ -73,3 +73,14 @@ def test_of_many_mistakes_the_first_are_told() -> None:
     with pytest.raises(EditkitError, match="and 480 more mistakes") as caught:
         recipe.parse(text, where="mine.yaml")
     assert str(caught.value).count("\n") == 20
+
+
+def test_a_limit_is_on_every_number_of_examples_and_raises_none() -> None:
+    """Else a quick look asks as much as the run, or more."""
+    found = recipe.read("past-tense")
+    quick = recipe.changed(found, {"limit": 50})
+    counts = quick.examples.model_dump() | {"u": quick.universal_examples, "r": quick.random_examples}
+    assert counts == {"locate": 50, "choose": 50, "report": 50, "first": 50, "u": 20, "r": 30}
+    assert recipe.changed(found, {"limit": 10**6}) == found
+    plain = recipe.parse(GOOD, where="here")
+    assert recipe.changed(plain, {"limit": 5}).examples.first is None
