@@ -52,6 +52,11 @@ limit = click.option(
 )
 
 
+harden = click.option(
+    "--harden", is_flag=True, default=None, help="Grow the set by rounds of attack and removal: neurons only."
+)
+
+
 @click.command("remove-capability")
 @click.argument("name")
 @which_model
@@ -67,9 +72,7 @@ limit = click.option(
 )
 @limit
 @click.option("--accept", type=click.Choice(["goal", "best"]), help="best: write a reduction too, if it is certain.")
-@click.option(
-    "--harden", is_flag=True, default=None, help="Grow the set by rounds of attack and removal: neurons only."
-)
+@harden
 @click.option(
     "--audits",
     type=click.Choice(["none", "quick", "full"]),
@@ -137,6 +140,7 @@ def remove_capability(name: str, as_json: bool, dry_run: bool, **options: Any) -
 @method
 @which_units
 @limit
+@harden
 @dtype
 @click.option("--gpu", metavar="G", help="Whether it fits on a GPU, and how long it takes: h100, a100 or rtx4090.")
 @workers

@@ -43,7 +43,8 @@ class Plan:
 
     Args:
         evaluations: forward passes over the full search set, universal heads included.
-        search_tokens: tokens of the search: teacher-forced, or generated where the recipe scores answers.
+        search_tokens: tokens of the search: teacher-forced, or generated where the recipe scores answers; and of
+            hardening, where the recipe asks for it.
         answer_tokens: prompt and generated tokens of choosing, reporting and both nulls: random and strong heads.
         steps: of generation, one after the other: each writes a token for every row of a batch.
         seconds: on this machine's processor; a GPU is one to three orders of magnitude faster.
@@ -131,6 +132,7 @@ def plan(
         search += int(ORDERED * recipe.universal_examples * sum(targets + retain))
     elif recipe.choose == "set" or recipe.units == "both":
         search += int(SETS * recipe.universal_examples * sum(targets + retain))
+    search += _hardened(recipe, inspection.architecture.layers, targets, retain) if recipe.harden else 0
     tried = min(recipe.max_heads, 6)
     answered = sum(targets) * recipe.examples.choose * tried
     drawn = 1 if recipe.units == "neurons" else 2  # an edit of heads is compared with strong heads too
@@ -149,7 +151,7 @@ def plan(
         search_tokens=search,
         answer_tokens=int(answered),
         steps=USUAL_ANSWER * rounds,
-        memory=_memory(inspection),
+        memory=_memory(inspection) + (16 * inspection.parameters if recipe.harden else 0),
         disk=inspection.bytes + (16 << 20),
         seconds=2.0 * inspection.parameters * (search + answered) / (_speed(inspection, dtype) * EFFICIENCY),
         audits=recipe.audits,
@@ -170,6 +172,26 @@ def _ordered(recipe: Recipe, layers: int, targets: Sequence[float], retain: Sequ
     own, others = (max(ATTRIBUTED, count) for count in (recipe.examples.locate, recipe.universal_examples))
     ordered = len(ROUNDS) * (passes + 2) * own * sum(targets) + ALONE * ASKED * targets[0]
     return ordered + (passes * others + 2 * ASKED) * sum(retain)
+
+
+def _hardened(recipe: Recipe, layers: int, targets: Sequence[float], retain: Sequence[float]) -> int:
+    """Tokens of all rounds of hardening: the attacks, what they are scored by, attributions, and what can be afforded.
+
+    Args:
+        targets, retain: tokens of an example of each task.
+    """
+    from editkit.measuring.attribution import BACKWARD
+    from editkit.models.training import Training
+    from editkit.removal import harden
+    from editkit.removal.find_neurons import ATTRIBUTED
+
+    attacks, rounds = len(harden.RATES) + harden.ROUNDS, harden.ROUNDS + 1
+    passes = BACKWARD * recipe.steps * (layers if recipe.path == "layers" else 1)
+    example, half = sum(targets) / len(targets), harden.EXAMPLES // 2
+    steps = 3.0 * attacks * harden.STEPS * Training(harden.STEPS, harden.RATES[0]).batch * example  # there and back
+    scored = (attacks + rounds + 1) * half * sum(targets)
+    given = passes * (attacks * half * sum(targets) + ATTRIBUTED * sum(retain))
+    return int(steps + scored + given + 2 * rounds * recipe.universal_examples * sum(retain))
 
 
 def evaluations(method: str, heads: int, recipe: Recipe, retained: int) -> float:

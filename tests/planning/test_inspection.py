@@ -23,6 +23,7 @@ from editkit.errors import EditkitError
 from editkit.hub.metadata import fetch
 from editkit.planning import run_cost
 from editkit.planning.inspection import Inspection, inspect
+from editkit.removal import harden
 from editkit.tasks.builtin import TASKS
 from tests import small_checkpoints as checkpoints
 from tests import tiny
@@ -350,3 +351,13 @@ def test_a_plan_counts_every_set_that_is_compared(units: str, nulls: int) -> Non
     )
     prompt, answer, requests = run_cost.length(TASKS["swear"])
     assert many - few == pytest.approx(nulls * 100 * 10 * requests * (prompt + answer), abs=2)
+
+
+def test_a_plan_counts_the_rounds_of_hardening() -> None:
+    """Else ``--harden`` takes twice as long as the plan said, and four times the memory."""
+    plain, hard = (run_cost.plan("swear", changes={"units": "neurons", "harden": on}) for on in (False, True))
+    assert hard.memory - plain.memory == 16 * plain.parameters, "weights, gradients and two moments in float32"
+    steps = (len(harden.RATES) + harden.ROUNDS) * harden.STEPS
+    prompt, answer, requests = run_cost.length(TASKS["swear"])
+    assert hard.search_tokens - plain.search_tokens > 3 * steps * 8 * requests * (prompt + answer)
+    assert hard.answer_tokens == plain.answer_tokens
