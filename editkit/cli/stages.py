@@ -15,6 +15,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
+from typing import TextIO
 
 from rich.console import Console
 from rich.progress import (
@@ -42,8 +44,17 @@ def on_stderr(console: Console | None = None, *, shortest: float = 0.5, every: f
         shortest: away from a terminal, a stage of fewer seconds (its measurements were there already) leaves none.
         every: seconds from one line to the next there, while a stage runs.
     """
-    stderr = console or streams.console(sys.stderr)
-    return _bars(stderr) if stderr.is_terminal else _lines(stderr, shortest, every)
+    return _stages(console, shortest, every) if console else _shared(sys.stderr, shortest, every)
+
+
+@lru_cache(maxsize=1)
+def _shared(stderr: TextIO | None, shortest: float, every: float) -> Stages:
+    """One for all of a command, whoever asks: a stage that runs within another's is known to be so."""
+    return _stages(streams.console(stderr), shortest, every)
+
+
+def _stages(console: Console, shortest: float, every: float) -> Stages:
+    return _bars(console) if console.is_terminal else _lines(console, shortest, every)
 
 
 def _lines(console: Console, shortest: float, every: float) -> Stages:

@@ -190,6 +190,18 @@ def test_away_from_a_terminal_a_long_stage_tells_now_and_then() -> None:
     assert stream.getvalue().splitlines() == lines, "a stage that ended is silent"
 
 
+def test_of_stages_within_each_other_only_the_inner_one_tells_whoever_opened_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else "Loading the model" and "Starting workers" take turns, line by line."""
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    opened = [on_stderr(shortest=60.0, every=0.1) for _ in range(2)]
+    with opened[0]("Outer"), opened[1]("Inner"):
+        time.sleep(0.3)
+    told = sys.stderr.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+    assert "Inner ..." in told and "Outer ..." not in told
+
+
 def test_on_a_terminal_stages_nest_and_survive_an_error():
     stream = io.StringIO()
     work = on_stderr(Console(file=stream, width=100, force_terminal=True))
