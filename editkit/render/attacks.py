@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from editkit.evidence.attacks import Attack
 from editkit.evidence.exhibits import Audit
-from editkit.evidence.ladder import LEFT, REACHED, RUNGS, standing
+from editkit.evidence.ladder import REACHED, standing
 from editkit.evidence.outcome import Outcome
 from editkit.render import wording
 from editkit.render.wording import percent
@@ -21,10 +21,7 @@ def rung(outcome: Outcome) -> str:
         return f"{standing(outcome.attacks).sentence}."
     if wording.fate(outcome.provenance) != "removed":
         return ""
-    asked = [row for row in wording.targets(outcome.report) if row.before.mean > row.chance]
-    left = max(((row.after.mean - row.chance) / (row.before.mean - row.chance) for row in asked), default=1.0)
-    first = RUNGS[0] if left > LEFT else RUNGS[1]
-    return f"{first}; relearning not tested: a begun answer, other words or a little fine-tuning may bring it back."
+    return "at best suppressed; relearning not tested: a begun answer, other words or a little fine-tuning may undo it."
 
 
 def shown(outcome: Outcome) -> Outcome:
