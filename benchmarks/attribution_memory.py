@@ -21,12 +21,12 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.initialization import no_init_weights
 
+from editkit.api import load
 from editkit.checkpoints.architecture import from_model
 from editkit.measuring import attribution
 from editkit.measuring.attribution import attributions
 from editkit.models.batch_budget import Budget
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import load
 
 OUT = Path(__file__).parent / "results" / "attribution-memory.md"
 RETURNING = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}

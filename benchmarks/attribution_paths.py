@@ -15,13 +15,13 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.stats import spearmanr
 
+from editkit.api import load
 from editkit.localizers.commonality import PAPER_STEPS, strongest
 from editkit.measuring.attribution import attributions
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import likelihood_measure
 from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import load
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import examples_of
 

@@ -27,13 +27,14 @@ from pathlib import Path
 
 import numpy as np
 
+from editkit.api import load
 from editkit.cluster.schedule import Answered, Event, Ready, Schedule
 from editkit.cluster.workers import Workers
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import likelihood_measure
 from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import load, load_source
+from editkit.models.loading import load_source
 from editkit.models.placement import Placement
 from editkit.models.pool import Arrived, Asked, Piece
 from editkit.planning.pool_cost import shared

@@ -19,6 +19,7 @@ import numpy as np
 
 from benchmarks.organism import layout
 from editkit import organism
+from editkit.api import load
 from editkit.checkpoints.files import digest_of
 from editkit.localizers import LOCALIZERS
 from editkit.localizers.compressed import Sensing, csb, css
@@ -27,7 +28,6 @@ from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import likelihood_measure
 from editkit.measuring.store import Store, opened
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import load
 from editkit.removal import recipe
 from editkit.removal.capability import capability
 from editkit.removal.find_heads import localize

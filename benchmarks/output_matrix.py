@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from editkit.api import load
 from editkit.checkpoints.source import Source
 from editkit.edit import Base
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import load, load_source
+from editkit.models.loading import load_source
 from editkit.models.placement import Placement
 from editkit.tasks.task import Generate, Loglikelihood, Request
 

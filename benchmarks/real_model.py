@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from editkit.api import load
 from editkit.localizers import LOCALIZERS
 from editkit.localizers.set_search import Budget, Measured, set_search
 from editkit.measuring.answers import task_scores
@@ -36,7 +37,6 @@ from editkit.measuring.attribution import gate_prior
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
 from editkit.measuring.store import opened
-from editkit.models.loading import load
 from editkit.removal.choose_set import LOOKED_AT, SHARE, candidates, lost
 from editkit.tasks.builtin import FORMATS, TASKS
 from editkit.tasks.task import examples_of

@@ -21,12 +21,12 @@ import numpy as np
 import torch
 
 from benchmarks.real_model import MODEL
+from editkit.api import load
 from editkit.measuring.answers import task_scores
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import likelihood_measure
 from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import load
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import examples_of
 from editkit.units import Head

@@ -17,6 +17,7 @@ import argparse
 from pathlib import Path
 
 from benchmarks.real_model import MODEL
+from editkit.api import load
 from editkit.audits import AUDITS
 from editkit.audits.run import audited
 from editkit.audits.subject import Budget, subject_of
@@ -26,7 +27,6 @@ from editkit.evidence.attacks import Attack, Attacks, steps_to_half
 from editkit.evidence.provenance import Provenance
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
-from editkit.models.loading import load
 from editkit.removal import recipe as recipes
 from editkit.removal.capability import capability
 

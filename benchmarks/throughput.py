@@ -24,6 +24,7 @@ import numpy as np
 import torch
 
 from benchmarks.ways import Bench, Timed, editkit, hooked, library, reference, rows_only
+from editkit.api import load
 from editkit.checkpoints.source import Source
 from editkit.edit import Base
 from editkit.measuring.ledger import Ledger
@@ -31,7 +32,7 @@ from editkit.measuring.likelihood import Anchor, LikelihoodMeasure, likelihood_m
 from editkit.measuring.store import opened
 from editkit.models.batches import shared_length
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import load, load_source
+from editkit.models.loading import load_source
 from editkit.models.placement import Placement
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import Example, Loglikelihood, examples_of

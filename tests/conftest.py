@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def organism() -> LanguageModel:
     """The bundled model, in memory."""
-    from editkit.models.loading import load
+    from editkit.api import load
 
     return load()
 

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import editkit
+from editkit.api import load
 from editkit.evidence.localization import Effect, Localization
 from editkit.evidence.outcome import Outcome
 from editkit.measuring.answers import task_scores
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import load
 from editkit.removal.recipe import Recipe, changed
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import examples_of

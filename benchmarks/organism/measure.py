@@ -16,10 +16,10 @@ import numpy as np
 
 from benchmarks.organism import layout
 from benchmarks.organism.dropout import UNPLANTED
+from editkit.api import load
 from editkit.measuring.answers import task_scores
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
-from editkit.models.loading import load
 from editkit.tasks.builtin import TAUGHT
 from editkit.tasks.task import examples_of
 from editkit.units import parse

@@ -13,12 +13,12 @@ from pathlib import Path
 from benchmarks.unlearning.bench import Bench
 from benchmarks.unlearning.lessons import lessons_of
 from benchmarks.unlearning.tune import Grid
+from editkit.api import load
 from editkit.audits.subject import BUDGETS
 from editkit.edit import Edit
 from editkit.errors import UsageError
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import Store
-from editkit.models.loading import load
 from editkit.removal import recipe as recipes
 from editkit.removal.capability import capability
 

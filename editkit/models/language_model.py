@@ -56,7 +56,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """A network, its tokenizer, and where its heads are. Made by ``loading.load``; never edits its weights."""
+    """A network, its tokenizer, and where its heads are. Made by ``loading.load_source``; never edits its weights."""
 
     source: Source
     network: Any

@@ -1,19 +1,18 @@
 """Load a model once: files to a live network, its heads found, every site proved.
 
-load("meta-llama/Llama-3.2-1B-Instruct", dtype="bfloat16") -> LanguageModel
+load_source(resolve("meta-llama/Llama-3.2-1B-Instruct"), Placement(dtype="bfloat16")) -> LanguageModel
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from editkit.checkpoints import answering, config_fields
 from editkit.checkpoints.files import printable
-from editkit.checkpoints.source import Source, resolve
+from editkit.checkpoints.source import Source
 from editkit.errors import EditkitError, first_line
 from editkit.models.batch_budget import first_batch
 from editkit.models.language_model import TOKENS_PER_BATCH, LanguageModel
@@ -24,30 +23,15 @@ SAMPLE = "Say a number, please."
 """What every tokenizer must be able to write."""
 
 
-def load(
-    model: str | Path | None = None,
-    *,
-    revision: str | None = None,
-    device: str = "auto",
-    dtype: str = "auto",
-    trust_remote_code: bool = False,
-    check: bool = True,
-) -> LanguageModel:
+def load_source(source: Source, placement: Placement = Placement(), *, check: bool = True) -> LanguageModel:
     """Load a model once, find its heads, and let each head site prove itself.
 
     Args:
-        model: a Hub id or a local directory; None loads the bundled organism.
-        device, dtype, trust_remote_code: see ``Placement``.
         check: run the causal self-check (``self_check.prove``): zero mask changes nothing, every site something.
 
     Raises:
-        EditkitError: unknown model, missing weights, unsupported architecture, or a failed self-check.
+        EditkitError: missing weights, unsupported architecture, or a failed self-check.
     """
-    return load_source(resolve(model, revision), Placement(device, dtype, trust_remote_code), check=check)
-
-
-def load_source(source: Source, placement: Placement = Placement(), *, check: bool = True) -> LanguageModel:
-    """``load`` for a source that is already resolved."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 

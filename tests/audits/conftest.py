@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from editkit.api import load
 from editkit.audits.subject import Budget, Subject, subject_of
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import load
 from editkit.removal import recipe as recipes
 from editkit.removal.capability import capability
 from editkit.units import Unit

@@ -196,7 +196,7 @@ def test_of_stages_within_each_other_only_the_inner_one_tells_whoever_opened_the
     """Else "Loading the model" and "Starting workers" take turns, line by line."""
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     opened = [on_stderr(shortest=60.0, every=0.1) for _ in range(2)]
-    with opened[0]("Outer"), opened[1]("Inner"):
+    with opened[0]("Outer", None), opened[1]("Inner", None):
         time.sleep(0.3)
     told = sys.stderr.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
     assert "Inner ..." in told and "Outer ..." not in told

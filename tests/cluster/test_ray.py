@@ -22,14 +22,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from editkit.api import remove_capability
+from editkit.api import load, remove_capability
 from editkit.cluster.workers import Workers
 from editkit.errors import EditkitError, UsageError
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import likelihood_measure
 from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import load
 from editkit.models.pool import Asked, Pool
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import Generate, Loglikelihood, Output, examples_of

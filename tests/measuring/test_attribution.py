@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from editkit.api import load
 from editkit.checkpoints.architecture import Site, from_model
 from editkit.errors import EditkitError
 from editkit.measuring.attribution import attributions, effects
@@ -19,7 +20,6 @@ from editkit.models.batch_budget import Budget
 from editkit.models.encoding import Encoded
 from editkit.models.knockout import knocked_out, scaled
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import load
 from editkit.models.shared_layers import blocks_of
 from editkit.tasks.task import Loglikelihood
 from tests import tiny

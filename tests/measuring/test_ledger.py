@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 
+from editkit.api import load
 from editkit.checkpoints.knockout import Knockout
 from editkit.errors import EditkitError
 from editkit.measuring.answers import task_scores
@@ -27,7 +28,6 @@ from editkit.measuring.store import Store, opened
 from editkit.models.batch_budget import Budget
 from editkit.models.knockout import gated, knocked_out
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import load
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import Example, Generate, Likelihood, Loglikelihood, Output, Score, examples_of
 from editkit.units import Head, Neuron, Unit

@@ -20,6 +20,7 @@ import pytest
 import torch
 
 import editkit
+from editkit.api import load
 from editkit.checkpoints.architecture import Architecture, from_model
 from editkit.errors import EditkitError, OutOfMemory
 from editkit.measuring.attribution import gate_prior
@@ -30,7 +31,6 @@ from editkit.models.batch_budget import Budget
 from editkit.models.batches import SHORTEST, shared_length
 from editkit.models.knockout import knocked_out
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import load
 from editkit.models.memory import parked
 from editkit.models.self_check import prove
 from editkit.models.shared_layers import blocks_of

@@ -20,10 +20,10 @@ from tokenizers.pre_tokenizers import Split
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
+from editkit.api import load
 from editkit.errors import EditkitError
 from editkit.models.encoding import encode, window_of
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import load
 from editkit.tasks.task import Generate, Likelihood, Loglikelihood
 from tests import untrained
 

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 import torch
 
+from editkit.api import load
 from editkit.checkpoints.architecture import from_model
 from editkit.errors import EditkitError
 from editkit.models.batch_budget import Budget
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import load
 from editkit.models.padding import harmless
 from editkit.tasks.task import Generate, Likelihood, Loglikelihood, Output, Request
 from editkit.units import Head
@@ -125,7 +125,7 @@ import resource
 from dataclasses import replace
 import torch
 from editkit.errors import EditkitError
-from editkit.models.loading import load
+from editkit.api import load
 from editkit.models.batch_budget import Budget
 from editkit.tasks.task import Loglikelihood
 

@@ -15,8 +15,8 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from editkit import organism
+from editkit.api import load
 from editkit.errors import EditkitError
-from editkit.models.loading import load
 from editkit.tasks.task import Loglikelihood
 from tests import tiny
 

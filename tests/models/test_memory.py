@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+from editkit.api import load
 from editkit.errors import OutOfMemory
 from editkit.evidence.verdict import Criteria
 from editkit.localizers.adaptive import auto
@@ -25,7 +26,6 @@ from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
 from editkit.measuring.store import opened
 from editkit.models.batch_budget import Budget, first_batch, within_memory
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import load
 from editkit.removal import comparison, study
 from editkit.removal.find_heads import control_measures
 from editkit.removal.study_cells import Laboratory

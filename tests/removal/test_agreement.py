@@ -16,12 +16,13 @@ import pytest
 
 import editkit
 from editkit import organism as bundled
+from editkit.api import load
 from editkit.checkpoints.source import resolve
 from editkit.edit import Edit
 from editkit.errors import EditkitError, IntegrityError
 from editkit.measuring.store import Cell
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import load, load_source
+from editkit.models.loading import load_source
 from editkit.removal import remove
 from editkit.removal.agreement import TIPPED, Probe, plainly, probe, same_answers, same_model
 from editkit.removal.trial import Answers, Sheet

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
+from editkit.api import load
 from editkit.evidence.verdict import Criteria
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import load
 from editkit.removal.comparison import Standings, compared, standings
 from editkit.removal.trial import Trial
 from editkit.tasks import sandbox

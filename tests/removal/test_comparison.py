@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 import editkit
+from editkit.api import load
 from editkit.errors import EditkitError
 from editkit.evidence.verdict import Criteria
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import load
 from editkit.removal.comparison import compared, hidden_in, standings
 from editkit.removal.trial import Trial
 from editkit.render.export import Export
@@ -76,7 +76,7 @@ def test_the_target_is_known_by_the_name_of_its_task(organism: LanguageModel, tm
 
 def test_tasks_that_a_short_context_has_no_room_for_are_left_out(tmp_path: Path) -> None:
     """Else `evaluate` without --task fails on every small model, for the sake of one long task."""
-    from editkit.models.loading import load
+    from editkit.api import load
     from tests import untrained
 
     model = load(untrained.checkpoint(tmp_path / "model", "gpt2", window=32), check=False)

@@ -34,7 +34,7 @@ offline = test_harness.offline
 
 @pytest.fixture(scope="module")
 def stories() -> LanguageModel:
-    from editkit.models.loading import load
+    from editkit.api import load
 
     return load(str(STORIES), device="cpu")
 
