@@ -79,7 +79,7 @@ def test_a_removal_ends_with_the_audits_that_its_recipe_asks_for(organism, tmp_p
     monkeypatch.setitem(subject.BUDGETS, "quick", few)
     with pytest.warns(UserWarning, match="Not audited: Task 'swear' has no example to score"):
         outcome = editkit.remove_capability(recipe, model=organism, out=tmp_path / "two", session=Session(tmp_path))
-    assert outcome.attacks is None and "**not tested" in (outcome.out / "README.md").read_text("utf-8")
+    assert outcome.attacks is None and "relearning not tested" in (outcome.out / "README.md").read_text("utf-8")
     verify(outcome.out, organism.source)
 
 
