@@ -14,7 +14,7 @@ from pathlib import Path
 from editkit.evidence.frontier import FrontierPoint
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.row import Row
-from editkit.render import evidence_folder
+from editkit.render import evidence_folder, wording
 from editkit.render.wording import percent, points
 from editkit.units import Head, Unit
 
@@ -68,7 +68,8 @@ def page() -> Iterator[str]:
 def _written(task: str, outcome: Outcome) -> str:
     rows = {row.task: row for row in outcome.report.rows}
     others = [row for row in rows.values() if row.task.startswith(f"{task}-")]
-    worst = min((row for row in rows.values() if row.role == "retain"), key=lambda row: row.delta.mean)
+    worst = wording.worst(outcome.report)
+    assert worst is not None
     change = f"{points(worst.delta.mean)} [{points(worst.delta.low)}, {points(worst.delta.high)}] ({worst.task})"
     formats = "; ".join(f"{row.task.removeprefix(f'{task}-')} {_arms(row)}" for row in others)
     units = outcome.edit.units
