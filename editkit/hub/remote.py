@@ -172,6 +172,8 @@ def _explain(error: BaseException, api: HfApi) -> str:
         return f"the token does not allow this ({_server_message(error, api)}). Use one {needed}."
     if status == 412:
         return "somebody committed meanwhile. Look at their commit, then run the same command again."
+    if type(error).__name__ in ("ConnectError", "ConnectTimeout"):
+        return f"{api.endpoint} cannot be reached ({printable(clean(told, api.token))}). Connect, then run this again."
     if isinstance(error, RuntimeError) or _is_unreached(error):
         return (
             f"the connection broke ({printable(clean(told, api.token))}). Run the same command again: "

@@ -224,3 +224,12 @@ def test_a_refused_token_is_told_what_it_lacks(method: str, needed: str) -> None
 
     with pytest.raises(EditkitError, match=needed):
         ask(HfApi(token=False), "alice/model", refuse)
+
+
+def test_a_server_that_is_not_there_is_said_not_to_be_reached(named: Base, out: Path) -> None:
+    """Else a dry run speaks of a connection that broke, and of what has arrived."""
+    from huggingface_hub import HfApi
+
+    nowhere = HfApi(endpoint="http://127.0.0.1:9", token=False)
+    with pytest.raises(EditkitError, match=r"http://127\.0\.0\.1:9 cannot be reached .*run this again"):
+        push(out, "alice/x", dry_run=True, api=nowhere)
