@@ -1,9 +1,11 @@
 """What workers bring: two against one on this machine, how many one driver can feed, and what a run costs on GPUs.
 
-    python -m benchmarks.cluster                       # all of it, into benchmarks/results/cluster.md; a quiet machine
-    python -m benchmarks.cluster --only driver --workers 8 --seconds 5
+    OMP_NUM_THREADS=1 python -m benchmarks.cluster --model GGUF   # all of it, into benchmarks/results/cluster.md
+    python -m benchmarks.cluster --only driver --workers 8 --each 1
     python -m benchmarks.cluster --only kills --kills 50   # at random moments; every cell is compared
     python -m benchmarks.cluster --only cost           # prints the table of docs/cluster.md; runs nothing
+
+Wants a quiet machine. Without OMP_NUM_THREADS=1 a single worker takes all processors, and two share them.
 
 Of the driver all is real but the workers: the model's cut into pieces, the schedule, judging, the store on disk. A
 simulated worker answers each request with a likelihood after a drawn delay.
@@ -45,6 +47,11 @@ from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import Likelihood, examples_of
 
 RESULT = Path(__file__).parent / "results" / "cluster.md"
+DRIVEN = ((64, 1.0, 16_384), (64, 5.0, 16_384), (512, 5.0, 4_096), (512, 10.0, 16_384), (512, 5.0, 16_384))
+"""Workers, seconds of a piece, tokens of a piece. A request here has some 30 tokens: with 4,096 a piece has as many
+cells as where requests are of 120."""
+ROUNDS = 15
+"""Pieces for each worker: the first wait for the driver, the last for nobody."""
 
 
 @dataclass
@@ -133,18 +140,17 @@ class Simulated:
         return timed
 
 
-def driver(workers: int, seconds: float, each: float) -> list[str]:
-    """One row: what a driver does with so many workers, for about so many seconds."""
+def driver(workers: int, each: float, tokens: int) -> list[str]:
+    """One row: what a driver does with so many workers, whose pieces take ``each`` seconds, on average."""
     organism = load()
-    pool = Simulated(organism.budget.tokens, Drawn(workers, each))
+    pool = Simulated(tokens, Drawn(workers, each))
     model = replace(organism, pool=pool)
     examples = examples_of(TASKS["swear"], "locate", limit=60)
     with tempfile.TemporaryDirectory() as folder, opened(Path(folder) / "measurements.sqlite") as store:
         measure = likelihood_measure(Ledger(organism, store), TASKS["swear"], examples)
         measure = replace(measure, ledger=Ledger(model, store))
         heads = len(model.architecture.heads)
-        per_piece = max(1, model.budget.tokens // 40)
-        count = max(1, int(workers * seconds / each) * per_piece // measure.examples)
+        count = max(1, ROUNDS * workers * (tokens // 30) // measure.examples)
         masks = np.random.default_rng(0).random((count, heads)) < 0.1
         began, before = time.perf_counter(), time.process_time()
         measure(masks)
@@ -153,7 +159,7 @@ def driver(workers: int, seconds: float, each: float) -> list[str]:
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     parts = {"cutting": pool.cut, "judging and storing": pool.judged, "the schedule": used - pool.cut - pool.judged}
     first = max(parts, key=lambda part: parts[part])
-    numbers = (f"{workers}", f"{each:g} s", f"{pool.pieces:,}", f"{cells:,}", f"{cells / wall:,.0f}")
+    numbers = (f"{workers}", f"{each:g} s", f"{cells / pool.pieces:.0f}", f"{cells:,}", f"{cells / wall:,.0f}")
     efficiency = pool.crew.busy / (workers * wall)
     return [
         *numbers,
@@ -208,7 +214,7 @@ def kills(count: int) -> list[list[str]]:
     return [[f"{done}", f"{sweeps}", f"{sweeps * 200 * found[0].shape[1]:,}", f"{differ}", minutes]]
 
 
-def efficiency(path: Path | None, task: str, masks: int) -> list[list[str]]:
+def efficiency(path: Path | None, task: str, masks: int) -> list[str]:
     """One worker, and two, of one thread each."""
     source = load(path).source
     seconds = {}
@@ -222,14 +228,8 @@ def efficiency(path: Path | None, task: str, masks: int) -> list[list[str]]:
         seconds[count] = sweep(model, task, masks)
         del model, schedule
     share = seconds[1] / (2 * seconds[2])
-    return [
-        [
-            source.base.model.rpartition("/")[2],
-            f"{masks}",
-            *(f"{seconds[count]:.1f} s" for count in (1, 2)),
-            f"{share:.2f}",
-        ]
-    ]
+    name = source.base.model.rpartition("/")[2]
+    return [name, f"{masks}", *(f"{seconds[count]:.1f} s" for count in (1, 2)), f"{share:.2f}"]
 
 
 SIZES = {
@@ -281,33 +281,38 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=["driver", "two", "kills", "cost"])
     parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--workers", type=int, nargs="*", default=[64, 512])
-    parser.add_argument("--seconds", type=float, default=30.0, help="of each driver's run, about")
-    parser.add_argument("--each", type=float, nargs="*", default=[1.0, 5.0], help="seconds of a piece")
-    parser.add_argument("--model", type=Path, help="for two workers; default: the organism")
-    parser.add_argument("--task", default="swear")
-    parser.add_argument("--masks", type=int, default=400)
+    parser.add_argument("--workers", type=int, help="simulated, in one row of its own; default: all rows")
+    parser.add_argument("--each", type=float, default=1.0, help="seconds of a piece in that row")
+    parser.add_argument("--tokens", type=int, default=16_384, help="of a piece in that row")
+    parser.add_argument("--model", type=Path, help="for two workers, besides the organism")
+    parser.add_argument("--task", default="addition", help="of that model")
+    parser.add_argument("--masks", type=int, default=30, help="for that model; the organism gets 600")
     options = parser.parse_args()
     if options.only == "cost":
         print(cost("swear"))
         return
-    text = ["# Workers\n\n`python -m benchmarks.cluster` (docs/cluster.md).\n"]
+    driven = [(options.workers, options.each, options.tokens)] if options.workers else DRIVEN
+    pairs = [(None, "swear", 600), *([(options.model, options.task, options.masks)] if options.model else [])]
+    text = [
+        "# Workers\n\n`OMP_NUM_THREADS=1 python -m benchmarks.cluster --model GGUF` (docs/cluster.md); two cores.\n"
+    ]
     parts: dict[str, Callable[[], str]] = {
         "two": lambda: (
             "\n## Two workers of one thread against one\n\n"
             + table(
                 ["model", "masks", "one worker", "two workers", "efficiency"],
-                efficiency(options.model, options.task, options.masks),
+                [efficiency(*pair) for pair in pairs],
             )
         ),
         "driver": lambda: (
             "\n## One driver, simulated workers\n\nReal: the cut, the schedule, judging, the store. "
-            "Efficiency: the share of the workers' time in which they had work, start and end included.\n\n"
+            "Efficiency: the share of the workers' time in which they had work, start and end included.\n"
+            f"{ROUNDS} pieces for each worker, of half to three halves of the time given.\n\n"
             + table(
                 [
                     "workers",
-                    "a piece",
-                    "pieces",
+                    "a piece takes",
+                    "has cells",
                     "cells",
                     "cells/s",
                     "efficiency",
@@ -315,7 +320,7 @@ def main() -> None:
                     "memory",
                     "most of it",
                 ],
-                [driver(workers, options.seconds, each) for workers in options.workers for each in options.each],
+                [driver(*row) for row in driven],
             )
         ),
     }

@@ -31,6 +31,9 @@ from editkit.printable import printable
 FORMAT = 3
 PATIENCE = 60.0
 """Seconds to wait for another process that has the store."""
+_PAGES = 10_000
+"""40 MB, in memory and in the log: a third more cells a second than with SQLite's own 2 and 4 MB, as the cells of one
+knockout come with many batches."""
 _APPLICATION = 0x6564_6B74  # "edkt": tells our files from other SQLite databases
 
 _SCHEMA = """
@@ -163,6 +166,8 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     with _told(path):
         _journal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_PAGES}")
+        connection.execute(f"PRAGMA cache_size = {_PAGES}")
         with connection:
             # Looked at and created in one transaction: another process may be creating the same store.
             connection.execute("BEGIN IMMEDIATE")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from editkit.checkpoints.knockout import Knockout
@@ -90,9 +91,9 @@ class Asked:
     out: tuple[Knockout, ...] | None
     prefix: int = 0
 
-    @property
+    @cached_property
     def tokens(self) -> int:
-        """Read and written, padding included."""
+        """Read and written, padding included. A schedule asks often."""
         return len(self.requests) * max(
             len(context) + len(continuation) + (request.max_new_tokens if isinstance(request, Generate) else 0)
             for request, (context, continuation) in zip(self.requests, self.encoded, strict=True)

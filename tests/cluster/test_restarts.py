@@ -1,0 +1,118 @@
+"""A command that was killed, or lost its cluster, is run again and ends as if nothing had happened.
+
+If one fails: a driver that is killed leaves workers behind, or a second run measures again, or writes other weights.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.test_ray import _cells, _files
+from tests.conftest import Removed, cells_in
+
+pytestmark = pytest.mark.commit
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 300.0
+"""Seconds for anything here."""
+
+
+def _until(true: Callable[[], Any], what: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < end, f"{PATIENCE:.0f} s passed, and not: {what}"
+        time.sleep(0.1)
+
+
+def _of_ray(folder: str) -> list[str]:
+    """The processes of the cluster that has this folder: Ray names it in every command line but its workers' own."""
+    shown = subprocess.run(["ps", "axww", "-o", "pid=,args="], capture_output=True, text=True, check=True).stdout
+    return [line for line in shown.splitlines() if folder in line]
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Where Ray keeps its sockets, whose paths may have 107 characters."""
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'editkit[ray]'")
+    path = tempfile.mkdtemp(prefix="ek", dir="/tmp")
+    monkeypatch.setenv("RAY_TMPDIR", path)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _started(recipe: Path, work: Path, *options: str) -> subprocess.Popen[bytes]:
+    """The command of a user, in a session of its own."""
+    command = [sys.executable, "-m", "editkit", "remove-capability", str(recipe), "--yes", *options]
+    log = (work / "log").open("ab")
+    with log:
+        return subprocess.Popen(
+            [*command, "--work", str(work), "--out", str(work / "out")], stdout=log, stderr=log, start_new_session=True
+        )
+
+
+def _same(work: Path, alone: Removed) -> None:
+    expected = alone("quick")
+    [store] = alone.cache.rglob("*.sqlite")
+    assert _files(work / "out") == _files(expected.out)
+    assert _cells(work / "measurements.sqlite") == _cells(store)
+
+
+def test_a_killed_driver_leaves_no_process_and_its_command_goes_on_where_it_was(
+    removed: Removed, folder: str, tmp_path: Path
+) -> None:
+    """Else each crash of a machine's session keeps its GPUs, and the night's measurements are lost."""
+    command = _started(removed.recipe, tmp_path, "--workers", "2")
+    _until(lambda: cells_in(tmp_path) > 300, "300 cells measured")
+    os.kill(command.pid, signal.SIGKILL)
+    command.wait()
+    stored = cells_in(tmp_path)
+    assert not (tmp_path / "out").exists()
+    _until(lambda: not _of_ray(folder), "Ray's processes ended")
+
+    again = _started(removed.recipe, tmp_path, "--workers", "2")
+    assert again.wait(PATIENCE) == 0, (tmp_path / "log").read_text()
+    assert stored < cells_in(tmp_path)
+    _same(tmp_path, removed)
+
+
+def test_a_cluster_whose_head_dies_ends_the_command_and_a_new_head_lets_it_go_on(
+    removed: Removed, folder: str, tmp_path: Path
+) -> None:
+    """Else it waits for ever for a machine that is gone."""
+    ray = [sys.executable, "-m", "ray.scripts.scripts"]
+
+    def head(port: int) -> str:
+        start = ["start", "--head", f"--port={port}", "--num-cpus=2", "--include-dashboard=false"]
+        options = [f"--temp-dir={folder}", "--object-store-memory=100000000", "--disable-usage-stats"]
+        subprocess.run([*ray, *start, *options], check=True, capture_output=True)
+        return f"127.0.0.1:{port}"
+
+    def kill_head() -> None:
+        for line in _of_ray(folder):
+            os.kill(int(line.split()[0]), signal.SIGKILL)
+
+    try:
+        command = _started(removed.recipe, tmp_path, "--workers", "2", "--ray", head(26379))
+        _until(lambda: cells_in(tmp_path) > 300, "300 cells measured")
+        kill_head()
+        assert command.wait(PATIENCE) != 0
+        assert not (tmp_path / "out").exists()
+
+        again = _started(removed.recipe, tmp_path, "--workers", "2", "--ray", head(26380))
+        assert again.wait(PATIENCE) == 0, (tmp_path / "log").read_text()
+        _same(tmp_path, removed)
+    finally:
+        kill_head()
