@@ -47,6 +47,7 @@ from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import Likelihood, examples_of
 
 RESULT = Path(__file__).parent / "results" / "cluster.md"
+HEAD = "# Workers\n\n`OMP_NUM_THREADS=1 python -m benchmarks.cluster --model GGUF` (docs/cluster.md); two cores.\n"
 DRIVEN = ((64, 1.0, 16_384), (64, 5.0, 16_384), (512, 5.0, 4_096), (512, 10.0, 16_384), (512, 5.0, 16_384))
 """Workers, seconds of a piece, tokens of a piece. A request here has some 30 tokens: with 4,096 a piece has as many
 cells as where requests are of 120."""
@@ -293,19 +294,16 @@ def main() -> None:
         return
     driven = [(options.workers, options.each, options.tokens)] if options.workers else DRIVEN
     pairs = [(None, "swear", 600), *([(options.model, options.task, options.masks)] if options.model else [])]
-    text = [
-        "# Workers\n\n`OMP_NUM_THREADS=1 python -m benchmarks.cluster --model GGUF` (docs/cluster.md); two cores.\n"
-    ]
     parts: dict[str, Callable[[], str]] = {
         "two": lambda: (
-            "\n## Two workers of one thread against one\n\n"
+            "Two workers of one thread against one\n\n"
             + table(
                 ["model", "masks", "one worker", "two workers", "efficiency"],
                 [efficiency(*pair) for pair in pairs],
             )
         ),
         "driver": lambda: (
-            "\n## One driver, simulated workers\n\nReal: the cut, the schedule, judging, the store. "
+            "One driver, simulated workers\n\nReal: the cut, the schedule, judging, the store. "
             "Efficiency: the share of the workers' time in which they had work, start and end included.\n"
             f"{ROUNDS} pieces for each worker, of half to three halves of the time given.\n\n"
             + table(
@@ -325,15 +323,18 @@ def main() -> None:
         ),
     }
     parts["kills"] = lambda: (
-        "\n## Workers killed at random moments\n\n"
+        "Workers killed at random moments\n\n"
         + table(["kills", "sweeps", "cells", "that differ from one process", "time"], kills(options.kills))
     )
+    known = RESULT.read_text("utf-8").split("\n## ")[1:] if RESULT.exists() else []
+    sections = {section.partition("\n")[0]: section for section in known}
     for name, part in parts.items():
         if options.only in (None, name):
-            text.append(part())
-            print(text[-1], flush=True)
-    if options.only is None:
-        RESULT.write_text("".join(text), "utf-8")
+            section = part()
+            print(f"## {section}", flush=True)
+            sections[section.partition("\n")[0]] = section
+    if not options.workers:
+        RESULT.write_text("\n## ".join([HEAD, *sections.values()]), "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 """Training as an attack: one run, asked at several steps on the way. What was asked once is not trained again.
 
-outcomes(subject.edited, Course(answers, rate=2e-4), {5: [question], 25: [question, other]}, title="Relearning")
-{5: [cells], 25: [cells, cells]}
+outcomes([Run(subject.edited, Course(answers, rate=2e-4), {5: [question], 25: [question, other]}, "Relearning")])
+[{5: [cells], 25: [cells, cells]}]
+
+Runs depend on nothing but their course: copies of the model do several at once.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -17,17 +19,23 @@ import torch
 
 from editkit.audits.subject import Arm
 from editkit.audits.weights import changed, linear, slices
-from editkit.checkpoints.knockout import NOTHING
-from editkit.measuring.ledger import Question
+from editkit.checkpoints.knockout import NOTHING, Knockout
+from editkit.measuring.ledger import Ledger, Question
 from editkit.measuring.store import Cell
 from editkit.models.adapter import adapted
+from editkit.models.encoding import Encoded
 from editkit.models.knockout import knocked_out
+from editkit.models.language_model import Ask, LanguageModel
+from editkit.models.pool import Arrived
 from editkit.models.training import Parts, Training, all_weights, trained
-from editkit.tasks.task import Loglikelihood
+from editkit.progress import Advance
+from editkit.tasks.task import Generate, Loglikelihood, Output, Request
 
 Trained = Literal["weights", "weights and slices", "adapter"] | tuple[int, ...]
 """What an attacker trains: all weights, the zeroed slices held at zero; the slices too; an adapter beside the rest; the
 vectors of some tokens."""
+BACKWARD, STEP = 3, 32
+"""A token that is trained on takes as long as so many that are read, and the update of the weights as so many more."""
 
 
 @dataclass(frozen=True)
@@ -40,42 +48,165 @@ class Course:
     trained: Trained = "weights"
 
 
-def outcomes(
-    arm: Arm, course: Course, asked: Mapping[int, Sequence[Question]], *, title: str
-) -> dict[int, list[list[Cell]]]:
-    """The cells of each question after so many steps."""
-    after = {steps: replace(arm.ledger, attack=_name(arm, course, steps)) for steps in asked}
-    out = NOTHING if course.trained == "weights and slices" else arm.out
+@dataclass(frozen=True)
+class Run:
+    """A course in an arm, and what is asked after how many steps.
 
-    def answered(steps: int) -> list[list[Cell]]:
-        return [after[steps].cells(question, [out])[0] for question in asked[steps]]
+    Args:
+        title: for who waits.
+    """
 
-    if all(after[steps].holds(question, [out]) for steps in asked for question in asked[steps]):
-        return {steps: answered(steps) for steps in asked}
-    cells: dict[int, list[list[Cell]]] = {}
-    model, last = arm.model, max(asked)
-    with arm.ledger.stages(title, last) as advance:
+    arm: Arm
+    course: Course
+    asked: Mapping[int, Sequence[Question]]
+    title: str
+
+    @property
+    def out(self) -> Knockout:
+        return NOTHING if self.course.trained == "weights and slices" else self.arm.out
+
+    def ledger(self, steps: int) -> Ledger:
+        """Of the model after so many steps."""
+        return replace(self.arm.ledger, attack=_name(self.arm, self.course, steps))
+
+    @property
+    def cells(self) -> dict[int, list[list[Cell]]]:
+        """Steps -> question by question, example by example; measured, where the store lacks them."""
+        return {
+            steps: [self.ledger(steps).cells(question, [self.out])[0] for question in questions]
+            for steps, questions in self.asked.items()
+        }
+
+    @property
+    def missing(self) -> list[tuple[int, Ask]]:
+        """What the store lacks, and after how many steps it is asked."""
+        return [
+            (steps, ask)
+            for steps, questions in self.asked.items()
+            for question in questions
+            for ask in self.ledger(steps).asks(question, [self.out])
+        ]
+
+
+@dataclass(frozen=True)
+class Taught:
+    """A run as a piece of work: a copy of the model does it as the model itself does.
+
+    Args:
+        rows: the answers, encoded.
+        zeroed: what is out of the arm: the slices that an attacker holds, or trains from zero.
+        asked: after how many steps, and what.
+        budget: how many tokens are answered at once: it must not depend on who does it, as rounding does.
+    """
+
+    course: Course
+    rows: tuple[Encoded, ...]
+    zeroed: Knockout
+    out: Knockout
+    asked: tuple[tuple[int, tuple[Request, ...]], ...]
+    lengths: int
+    budget: int
+
+    @property
+    def steps(self) -> int:
+        return max(steps for steps, _ in self.asked)
+
+    @property
+    def tokens(self) -> int:
+        training, longest = Training(), max(len(context) + len(answer) for context, answer in self.rows)
+        return self.steps * (BACKWARD * training.batch * longest + STEP) + self.lengths
+
+    def run(
+        self,
+        model: LanguageModel,
+        advance: Advance = lambda count: None,
+        arrived: Callable[[int, list[Output]], None] = lambda at, outputs: None,
+    ) -> list[list[Output]]:
+        """The outputs in the order of ``asked``; ``arrived`` hears of each at once, with its place there."""
+        answered: dict[int, list[Output]] = {}
+        alone = replace(model, pool=None, budget=replace(model.budget, tokens=self.budget))
 
         def watch(steps: int) -> None:
             advance(1)
-            if steps in asked:
-                cells[steps] = answered(steps)
+            for at, (when, requests) in enumerate(self.asked):
+                if when == steps:
+                    answered[at] = alone.answer(requests, [self.out] * len(requests))
+                    arrived(at, answered[at])
 
-        rows = [model.encode(answer) for answer in course.answers]
-        training, rng = Training(last, course.rate), np.random.default_rng(course.seed)
+        training, rng = Training(self.steps, self.course.rate), np.random.default_rng(self.course.seed)
         with (
-            knocked_out(model.network, model.architecture, out),
-            _open(arm, course) as parts,
-            trained(model, parts, rows, training, rng, watch=watch),
+            knocked_out(model.network, model.architecture, self.out),
+            _open(model, self.course, self.zeroed) as parts,
+            trained(model, parts, self.rows, training, rng, watch=watch),
         ):
             pass
-    return cells
+        return [answered[at] for at in range(len(self.asked))]
+
+    def singles(self) -> list[Taught]:
+        return [self]
+
+    def told(self) -> str:
+        return f"{self.steps} steps of training at {self.course.rate:g} on {len(self.rows)} answers"
+
+
+def outcomes(runs: Sequence[Run]) -> list[dict[int, list[list[Cell]]]]:
+    """For each run, after so many steps, the cells of each question. Copies of a model do its runs at once."""
+    shared: dict[int, list[tuple[Run, list[Ask], Taught]]] = {}
+    for run in runs:
+        asked = run.missing
+        if not asked:
+            continue
+        piece, asks = _piece(run, asked), [ask for _, ask in asked]
+        if run.arm.model.helped is not None:
+            shared.setdefault(id(run.arm.model.helped), []).append((run, asks, piece))
+            continue
+        with run.arm.ledger.stages(run.title, piece.steps) as advance:
+            piece.run(run.arm.model, advance, lambda at, outputs, asks=asks: _arrived(asks[at], outputs))
+    for work in shared.values():
+        first, pool = work[0][0], work[0][0].arm.model.helped
+        assert pool is not None
+        title = first.title if len(work) == 1 else f"{first.title}, and {len(work) - 1} more"
+        with first.arm.ledger.stages(title, sum(piece.steps for _, _, piece in work)) as advance:
+            pool.run((piece, _all_arrived(asks, piece.steps, advance)) for _, asks, piece in work)
+    return [run.cells for run in runs]
+
+
+def _piece(run: Run, asked: Sequence[tuple[int, Ask]]) -> Taught:
+    model, pool = run.arm.model, run.arm.model.helped
+    rows = tuple(model.encode(answer) for answer in run.course.answers)
+    lengths = {
+        request: sum(map(len, model.encode(request))) + (request.max_new_tokens if isinstance(request, Generate) else 0)
+        for _, ask in asked
+        for request in ask.requests
+    }
+    return Taught(
+        run.course,
+        rows,
+        run.arm.out,
+        run.out,
+        tuple((steps, tuple(ask.requests)) for steps, ask in asked),
+        sum(lengths[request] for _, ask in asked for request in ask.requests),
+        model.budget.tokens if pool is None else pool.tokens,
+    )
+
+
+def _arrived(ask: Ask, outputs: list[Output]) -> None:
+    ask.arrived(list(range(len(outputs))), outputs)
+
+
+def _all_arrived(asks: Sequence[Ask], steps: int, advance: Advance) -> Arrived:
+    def arrived(results: list[list[Output]]) -> None:
+        for ask, outputs in zip(asks, results, strict=True):
+            _arrived(ask, outputs)
+        advance(steps)
+
+    return arrived
 
 
 @contextmanager
-def _open(arm: Arm, course: Course) -> Iterator[Parts]:
+def _open(model: LanguageModel, course: Course, zeroed: Knockout) -> Iterator[Parts]:
     """What is trained, while the block runs."""
-    network, own = arm.model.network, slices(arm.model, arm.out)
+    network, own = model.network, slices(model, zeroed)
     if isinstance(course.trained, tuple):
         yield _vectors(network, course.trained)
     elif course.trained == "weights and slices":

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from editkit.audits.course import Course, outcomes
-from editkit.audits.subject import Arm, Dose, Scores, Subject
+from editkit.audits.course import Course, Run, outcomes
+from editkit.audits.subject import Dose, Scores, Subject
 from editkit.evidence.attacks import Attack
 from editkit.measuring.answers import answers
 
@@ -22,12 +22,10 @@ def audit(subject: Subject, rng: np.random.Generator) -> Iterator[Attack]:
         return
     course, steps = Course(given, rates[len(rates) // 2], int(rng.integers(2**31))), max(subject.budget.steps)
 
-    def after(arm: Arm) -> list[list[float]]:
-        asked = [answers(sample.task, sample.scored) for sample in (*subject.targets, *subject.others)]
-        cells = outcomes(arm, course, {steps: asked}, title=f"Fine-tuning on other tasks, {arm.name}")[steps]
-        return [[cell.value for cell in row] for row in cells]
-
-    attacked, beside = after(subject.edited), after(subject.control)
+    asked = [answers(sample.task, sample.scored) for sample in (*subject.targets, *subject.others)]
+    arms = (subject.edited, subject.control)
+    cells = outcomes([Run(arm, course, {steps: asked}, f"Fine-tuning on other tasks, {arm.name}") for arm in arms])
+    attacked, beside = ([[cell.value for cell in row] for row in after[steps]] for after in cells)
     lost = subject.lost(attacked[len(subject.targets) :])
     dose = Dose(f"{steps} steps on {len(given)} answers of other tasks", steps, len(given))
     for sample, scores, control in zip(subject.targets, attacked, beside, strict=False):

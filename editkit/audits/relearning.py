@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from editkit.audits.course import Course, Trained, outcomes
+from editkit.audits.course import Course, Run, Trained, outcomes
 from editkit.audits.subject import Arm, Dose, Sample, Scores, Subject, mean, permuted
 from editkit.evidence.attacks import Attack, Control
 from editkit.measuring.answers import answers
@@ -81,31 +81,36 @@ def relearned(
 def _rows(training: _Training, shown: Sample) -> Iterator[Attack]:
     subject, sample, size = training.subject, training.sample, training.size
     rate = _best_rate(training)
-    attacked = _scores(training, subject.edited, sample, rate, others=not isinstance(training.trained, tuple))
-    name, lacks, control = "", True, None
+    runs = [_run(training, subject.edited, sample, rate, others=not isinstance(training.trained, tuple))]
+    name, lacks = "", True
     if subject.control.lacks:
-        name, control = subject.control.name, _scores(training, subject.control, sample, rate)
+        name = subject.control.name
+        runs.append(_run(training, subject.control, sample, rate))
     elif sample.named:
-        other = permuted(sample, np.random.default_rng(training.seed))
-        name, control = "edited, each answer another's", _scores(training, subject.edited, other, rate)
+        name = "edited, each answer another's"
+        runs.append(_run(training, subject.edited, permuted(sample, np.random.default_rng(training.seed)), rate))
+    attacked, *beside_it = (_scores(subject, cells) for cells in outcomes(runs))
+    control = beside_it[0] if beside_it else None
     for steps, (scores, others) in attacked.items():
         dose = Dose(f"{steps} step{'s' * (steps > 1)} on {size} answers", steps, size)
         beside = Control(name, mean(control[steps][0]), lacks) if control else None
         yield subject.row(training.name, dose, shown, Scores(scores), beside, others=others)
 
 
-def _scores(
-    training: _Training, arm: Arm, sample: Sample, rate: float, *, others: bool = False
-) -> dict[int, tuple[list[float], dict[str, float]]]:
-    """After each number of steps: the sample's scores, and at 10 and at the end the change of other tasks."""
+def _run(training: _Training, arm: Arm, sample: Sample, rate: float, *, others: bool = False) -> Run:
+    """Asks after each number of steps for the sample, and at 10 and at the end for other tasks."""
     subject, steps = training.subject, training.subject.budget.steps
     asked: dict[int, list[Question]] = {step: [answers(sample.task, sample.scored)] for step in steps}
     for step in {TRIED, max(steps)} & set(steps) if others else ():
         asked[step] += [answers(other.task, other.scored) for other in subject.others]
     title = f"Relearning {sample.task.name} from {training.size} answers, {arm.name}"
-    cells = outcomes(arm, training.course(rate, sample), asked, title=title)
-    scores = {step: [_values(row) for row in cells[step]] for step in steps}
-    return {step: (own, subject.lost(rest) if rest else {}) for step, (own, *rest) in scores.items()}
+    return Run(arm, training.course(rate, sample), asked, title)
+
+
+def _scores(subject: Subject, cells: Mapping[int, list[list[Cell]]]) -> dict[int, tuple[list[float], dict[str, float]]]:
+    """After each number of steps: the sample's scores, and the change of other tasks where they were asked."""
+    scores = {steps: [_values(row) for row in rows] for steps, rows in cells.items()}
+    return {steps: (own, subject.lost(rest) if rest else {}) for steps, (own, *rest) in scores.items()}
 
 
 def _best_rate(training: _Training) -> float:
@@ -120,12 +125,16 @@ def _best_rate(training: _Training) -> float:
     question = Question(sample.task, "likelihood", [(lesson.example, (lesson.answer,)) for lesson in lessons], _likely)
     steps = [step for step in subject.budget.steps if step <= TRIED]
 
-    def taught(rate: float) -> float:
-        title = f"Trying the rate {rate:g} on {size} answers"
-        cells = outcomes(subject.edited, training.course(rate), dict.fromkeys(steps, [question]), title=title)
-        return mean([math.log(max(value, LEAST)) for step in steps for value in _values(cells[step][0])])
-
-    return max(subject.budget.rates, key=taught)
+    asked = dict.fromkeys(steps, [question])
+    runs = [
+        Run(subject.edited, training.course(rate), asked, f"Trying the rate {rate:g} on {size} answers")
+        for rate in subject.budget.rates
+    ]
+    taught = [
+        mean([math.log(max(value, LEAST)) for step in steps for value in _values(cells[step][0])])
+        for cells in outcomes(runs)
+    ]
+    return subject.budget.rates[taught.index(max(taught))]
 
 
 def _likely(example: Example, outputs: Sequence[Output]) -> Cell:

@@ -174,7 +174,8 @@ def _connected(workers: Workers, model: LanguageModel) -> tuple[int, int]:
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise EditkitError(
                 f"--ray {workers.address or 'local'}: {first_line(error).rstrip('.')}. Start a cluster "
-                "(docs/cluster.md), or leave --ray out to use this machine alone."
+                "(docs/cluster.md), set RAY_AUTH_MODE=token if it wants a token, or leave --ray out to use this "
+                "machine alone."
             ) from error
     there = ray.cluster_resources()
     unit, each = ("CPU", threads) if on_cpu else ("GPU", workers.gpus or 1)

@@ -12,6 +12,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from editkit.errors import EditkitError
@@ -100,12 +101,19 @@ class _Task:
 
     Args:
         wanted: not any more, where the run that sent it has ended.
+        harmless: none of its requests kills alone; that has been tried.
     """
 
     piece: Piece
     arrived: Arrived
     deaths: dict[str, str] = field(default_factory=dict)
     wanted: bool = True
+    harmless: bool = False
+
+    @cached_property
+    def tokens(self) -> int:
+        """Counted once: after each event it is asked of all that are under way."""
+        return self.piece.tokens
 
 
 @dataclass
@@ -201,7 +209,7 @@ class Schedule:
             if task.wanted and isinstance(event, Failed):
                 raise event.error
             if isinstance(event, Answered):
-                self.pace = max(self.pace, (now - bench.since) / max(1, task.piece.tokens))
+                self.pace = max(self.pace, (now - bench.since) / max(1, task.tokens))
             if task.wanted and isinstance(event, Answered):
                 task.arrived(event.result)
             bench.since = self.crew.now()
@@ -212,13 +220,44 @@ class Schedule:
         tasks = list(bench.sent.values())
         for task in tasks[:1]:
             task.deaths[worker] = why
-        back = [part for task in tasks if task.wanted for part in _isolated(task)]
+        back = [part for task in tasks if task.wanted for part in self._isolated(task)]
         self._waiting.extendleft(reversed(back))
         warnings.warn(f"A worker is gone, {self.workers} are there: {why}", stacklevel=2)
 
+    def _isolated(self, task: _Task) -> list[_Task]:
+        """The task; where too many workers died of it, its requests one by one, to see which of them kills.
+
+        If none does, the task is done again: the bits of a float depend on the batch, so answers one by one are others.
+
+        Raises:
+            EditkitError: it is one request, or requests that kill together only.
+        """
+        if len(task.deaths) < DEADLY:
+            return [task]
+        singles, died = task.piece.singles(), f"{len(task.deaths)} workers died of {task.piece.told()}"
+        *_, why = task.deaths.values()
+        if len(singles) == 1:
+            raise EditkitError(
+                f"{died}; the last one: {why} Leave it out, or see what ends a worker there. What was measured is kept."
+            )
+        if task.harmless:
+            raise EditkitError(
+                f"{died}, and none of each alone; the last one: {why} Give each worker more memory, or start fewer on "
+                "a machine. What was measured is kept."
+            )
+        left = len(singles)
+
+        def survived(result: Any) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self._waiting.append(_Task(task.piece, task.arrived, harmless=True))
+
+        return [_Task(single, survived) for single in singles]
+
     def _bound(self, bench: _Bench) -> float:
         """Seconds that the first piece of a worker may take: by what was measured, on this worker and on all."""
-        tokens = next(iter(bench.sent.values())).piece.tokens
+        tokens = next(iter(bench.sent.values())).tokens
         return PATIENCE * (bench.loading + max(self.pace, bench.pace) * tokens)
 
     def _patience(self) -> float | None:
@@ -236,32 +275,3 @@ class Schedule:
             if bench.sent and now >= bench.since + (bound := self._bound(bench)):
                 log = self.crew.end(name)
                 self._lost(name, f"{name} gave no answer for {bound:.0f} s, which no piece should take. {log}".strip())
-
-
-def _isolated(task: _Task) -> list[_Task]:
-    """The task; where too many workers died of it, its requests one by one.
-
-    Raises:
-        EditkitError: it is one request.
-    """
-    if len(task.deaths) < DEADLY:
-        return [task]
-    singles = task.piece.singles()
-    *_, why = task.deaths.values()
-    if len(singles) == 1:
-        raise EditkitError(
-            f"{len(task.deaths)} workers died of {task.piece.told()}; the last one: {why} Leave it out, or see what "
-            "ends a worker there. What was measured is kept."
-        )
-    results: dict[int, Any] = {}
-
-    def arrived(number: int, result: Any) -> None:
-        results[number] = result
-        if len(results) == len(singles):
-            task.arrived(task.piece.joined([results[each] for each in range(len(singles))]))
-
-    return [_Task(single, _numbered(arrived, number)) for number, single in enumerate(singles)]
-
-
-def _numbered(arrived: Any, number: int) -> Arrived:
-    return lambda result: arrived(number, result)

@@ -81,9 +81,6 @@ class Backward:
     def singles(self) -> list[Backward]:
         return [replace(self, rows=(row,)) for row in self.rows]
 
-    def joined(self, results: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
-        return _joined(results)
-
     def told(self) -> str:
         return f"gradients of {len(self.rows)} answers, the first after {len(self.rows[0][0])} tokens"
 

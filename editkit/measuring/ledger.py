@@ -85,6 +85,10 @@ class Ledger:
         """
         return self._page(question).cells(self.model.architecture.knockouts(masks))
 
+    def asks(self, question: Question, masks: Masks) -> Iterator[Ask]:
+        """What the store lacks of these cells, asked of a model: answers that arrive are judged and stored."""
+        return self._page(question).asks(self.model.architecture.knockouts(masks), {})
+
     def holds(self, question: Question, masks: Masks) -> bool:
         """Whether the store has all these cells, so that the model need not be there as it was."""
         return self._page(question).holds(self.model.architecture.knockouts(masks))
@@ -107,31 +111,29 @@ class _Page:
         return all(keys <= self.ledger.store.get(self.space, each).keys() for each in out)
 
     def cells(self, out: Sequence[Knockout]) -> list[list[Cell]]:
-        """A bounded number of knockouts at a time."""
+        filled: dict[Knockout, dict[str, Cell]] = {}
+        self.ledger.model.answer_each(self.asks(out, filled))
+        keys = [_key(example, requests) for example, requests in self.question.asked]
+        return [[filled[each][key] for key in keys] for each in out]
+
+    def asks(self, out: Sequence[Knockout], filled: dict[Knockout, dict[str, Cell]]) -> Iterator[Ask]:
+        """A bounded number of knockouts at a time; ``filled`` gets their cells, those of the store at once."""
         asked = self.question.asked
         keys = [_key(example, requests) for example, requests in asked]
         step = max(1, 20_000 // max(1, sum(len(requests) for _, requests in asked)))
         first: dict[str, int] = {}
         for at, key in enumerate(keys):
             first.setdefault(key, at)
-        filled: dict[Knockout, dict[str, Cell]] = {}
-
-        def asks() -> Iterator[Ask]:
-            for start in range(0, len(out), step):
-                chunk = out[start : start + step]
-                # What comes twice is asked once: else the cell that is kept is the one that happens to arrive first.
-                new = [each for each in dict.fromkeys(chunk) if each not in filled]
-                stored = [self.ledger.store.get(self.space, each) for each in new]
-                filled.update(zip(new, stored, strict=True))
-                missing = [
-                    (row, at) for row, cells in enumerate(stored) for key, at in first.items() if key not in cells
-                ]
-                self.ledger.advance(len(chunk) * len(asked) - len(missing))
-                if missing:
-                    yield self._ask(missing, keys, new, stored)
-
-        self.ledger.model.answer_each(asks())
-        return [[filled[each][key] for key in keys] for each in out]
+        for start in range(0, len(out), step):
+            chunk = out[start : start + step]
+            # What comes twice is asked once: else the cell that is kept is the one that happens to arrive first.
+            new = [each for each in dict.fromkeys(chunk) if each not in filled]
+            stored = [self.ledger.store.get(self.space, each) for each in new]
+            filled.update(zip(new, stored, strict=True))
+            missing = [(row, at) for row, cells in enumerate(stored) for key, at in first.items() if key not in cells]
+            self.ledger.advance(len(chunk) * len(asked) - len(missing))
+            if missing:
+                yield self._ask(missing, keys, new, stored)
 
     def _ask(
         self, missing: list[tuple[int, int]], keys: list[str], out: Sequence[Knockout], stored: list[dict[str, Cell]]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from editkit.checkpoints.knockout import Knockout
@@ -37,10 +36,6 @@ class Piece(Protocol):
 
     def singles(self) -> Sequence[Piece]:
         """The same work row by row."""
-        ...
-
-    def joined(self, results: Sequence[Any]) -> Any:
-        """The result, from those of ``singles``."""
         ...
 
     def told(self) -> str:
@@ -91,9 +86,9 @@ class Asked:
     out: tuple[Knockout, ...] | None
     prefix: int = 0
 
-    @cached_property
+    @property
     def tokens(self) -> int:
-        """Read and written, padding included. A schedule asks often."""
+        """Read and written, padding included."""
         return len(self.requests) * max(
             len(context) + len(continuation) + (request.max_new_tokens if isinstance(request, Generate) else 0)
             for request, (context, continuation) in zip(self.requests, self.encoded, strict=True)
@@ -108,9 +103,6 @@ class Asked:
             Asked((request,), (encoded,), without)
             for request, encoded, without in zip(self.requests, self.encoded, out, strict=True)
         ]
-
-    def joined(self, results: Sequence[list[Output]]) -> list[Output]:
-        return [output for outputs in results for output in outputs]
 
     def told(self) -> str:
         first, count, out = self.requests[0], len(self.requests), len(self.out[0]) if self.out else 0

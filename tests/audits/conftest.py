@@ -14,6 +14,7 @@ from editkit.audits.subject import Budget, Subject, subject_of
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
+from editkit.models.pool import Pool
 from editkit.removal import recipe as recipes
 from editkit.removal.capability import capability
 from editkit.units import Unit
@@ -37,9 +38,14 @@ def made(organism: LanguageModel, never_swear: LanguageModel) -> Iterator[Made]:
         shared = stack.enter_context(opened(None))
 
         def subject(
-            *, twin: bool = True, fresh: bool = False, heads: Sequence[Unit] = HEADS, budget: Budget = FEW
+            *,
+            twin: bool = True,
+            fresh: bool = False,
+            heads: Sequence[Unit] = HEADS,
+            budget: Budget = FEW,
+            pool: Pool | None = None,
         ) -> Subject:
-            ledger = Ledger(organism, stack.enter_context(opened(None)) if fresh else shared)
+            ledger = Ledger(replace(organism, pool=pool), stack.enter_context(opened(None)) if fresh else shared)
             other = replace(ledger, model=never_swear) if twin else None
             return subject_of(ledger, heads, wanted, budget, never_had=other)
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from editkit.audits import AUDITS, rounding
+from editkit.audits.course import Taught
 from editkit.audits.relearning import WAYS
 from editkit.audits.run import audited
 from editkit.audits.subject import Lesson, Sample, Subject, mean, permuted, subject_of
@@ -23,6 +24,7 @@ from editkit.evidence.attacks import Attack, Attacks, Nats
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.right_answers import right_answer
 from editkit.measuring.store import opened
+from editkit.models.altered import is_altered
 from editkit.models.drawing import Drawn
 from editkit.models.language_model import LanguageModel
 from editkit.removal import recipe as recipes
@@ -32,6 +34,7 @@ from editkit.tasks.task import Generate, examples_of
 from editkit.units import Head
 from tests.audits.conftest import FEW, Made
 from tests.known_heads import HEADS
+from tests.models.test_pool import Elsewhere
 
 EDIT = Edit(Base("organism", "sha256:0"), frozenset(HEADS))
 
@@ -148,6 +151,19 @@ def test_a_second_run_gives_the_same_rows_from_the_store_and_without_it(made: Ma
     assert attacks(made(fresh=True), "prefill", "relearning") == first
     monkeypatch.setattr("editkit.audits.course.trained", None)
     assert attacks(made(), "prefill", "relearning") == first, "what was asked once is not trained again"
+
+
+def test_courses_on_copies_of_the_model_are_those_of_the_model_itself(made: Made, organism: LanguageModel) -> None:
+    """Else what an audit finds depends on the number of workers."""
+    names, budget = (*WAYS, "fine-tuning"), replace(FEW, rates=(1e-4, 1e-3))
+    alone = attacks(made(fresh=True, twin=False, budget=budget), *names)
+    copies = Elsewhere(organism, organism.budget.tokens)
+    assert attacks(made(fresh=True, twin=False, budget=budget, pool=copies), *names) == alone
+    courses = [piece for piece in copies.sent if isinstance(piece, Taught)]
+    # Each way: two rates are tried, one is taken; and two models are fine-tuned.
+    assert len(courses) == len(WAYS) * (2 + 1) + 2
+    assert all(piece.tokens > piece.steps and "steps of training" in piece.told() for piece in courses)
+    assert not is_altered(organism.network)
 
 
 def test_without_a_model_that_never_had_it_relearning_has_no_r(made: Made) -> None:

