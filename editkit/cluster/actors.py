@@ -28,6 +28,7 @@ from typing import Any
 import ray  # pyright: ignore[reportMissingImports]
 import torch
 from ray import exceptions  # pyright: ignore[reportMissingImports]
+from ray._private import worker as printing  # pyright: ignore[reportMissingImports]
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # pyright: ignore[reportMissingImports]
 
 from editkit.checkpoints.source import Source, resolve
@@ -177,6 +178,8 @@ def _connected(workers: Workers, model: LanguageModel) -> tuple[int, int]:
                 "(docs/cluster.md), set RAY_AUTH_MODE=token if it wants a token, or leave --ray out to use this "
                 "machine alone."
             ) from error
+        # Of each death Ray prints a paragraph, on stdout, where the command's own result goes; the warning here has it.
+        printing._worker_logs_enabled = False
     there = ray.cluster_resources()
     unit, each = ("CPU", threads) if on_cpu else ("GPU", workers.gpus or 1)
     room = int(there.get(unit, 0)) // each

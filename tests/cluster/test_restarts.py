@@ -5,6 +5,7 @@ If one fails: a driver that is killed leaves workers behind, or a second run mea
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -35,16 +36,28 @@ def _until(true: Callable[[], Any]) -> None:
         time.sleep(0.1)
 
 
-def _measuring(command: subprocess.Popen[bytes], work: Path) -> None:
+def _measuring(command: subprocess.Popen[bytes], work: Path, more_than: int = 300) -> None:
     """Waits until it is in the middle of it."""
-    _until(lambda: cells_in(work) > 300 or command.poll() is not None)
+    _until(lambda: cells_in(work) > more_than or command.poll() is not None)
     assert command.poll() is None, (work / "log").read_text()
 
 
-def _of_ray(folder: str) -> list[str]:
+def _processes() -> list[tuple[int, int, str]]:
+    """Number, parent and command line of each."""
+    shown = subprocess.run(["ps", "axww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in shown.splitlines()]
+    return [(int(number), int(parent), command) for number, parent, command in rows]
+
+
+def _of_ray(folder: str) -> list[int]:
     """The processes of the cluster that has this folder: Ray names it in every command line but its workers' own."""
-    shown = subprocess.run(["ps", "axww", "-o", "pid=,args="], capture_output=True, text=True, check=True).stdout
-    return [line for line in shown.splitlines() if folder in line]
+    return [number for number, _, command in _processes() if folder in command]
+
+
+def _copies(folder: str) -> list[int]:
+    """Its workers that have a copy of the model."""
+    parents = _of_ray(folder)
+    return [number for number, parent, command in _processes() if parent in parents and "ray::Copy" in command]
 
 
 @pytest.fixture
@@ -62,15 +75,14 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def _started(recipe: Path, work: Path, *options: str) -> subprocess.Popen[bytes]:
     """The command of a user, in a session of its own."""
-    command = [sys.executable, "-m", "editkit", "remove-capability", str(recipe), *options]
-    log = (work / "log").open("ab")
-    with log:
-        return subprocess.Popen(
-            [*command, "--work", str(work), "--out", str(work / "out")], stdout=log, stderr=log, start_new_session=True
-        )
+    command = [sys.executable, "-m", "editkit", "remove-capability", str(recipe), "--json", *options]
+    command += ["--work", str(work), "--out", str(work / "out")]
+    with (work / "log").open("ab") as log, (work / "result").open("wb") as result:
+        return subprocess.Popen(command, stdout=result, stderr=log, start_new_session=True)
 
 
 def _same(work: Path, alone: Removed) -> None:
+    assert json.loads((work / "result").read_text()), "nothing else is on stdout"
     expected = alone("quick")
     [store] = alone.cache.rglob("*.sqlite")
     assert _files(work / "out") == _files(expected.out)
@@ -90,8 +102,10 @@ def test_a_killed_driver_leaves_no_process_and_its_command_goes_on_where_it_was(
     _until(lambda: not _of_ray(folder))
 
     again = _started(removed.recipe, tmp_path, "--workers", "2")
+    _measuring(again, tmp_path, more_than=stored)
+    os.kill(_copies(folder)[0], signal.SIGKILL)
     assert again.wait(PATIENCE) == 0, (tmp_path / "log").read_text()
-    assert stored < cells_in(tmp_path)
+    assert stored < cells_in(tmp_path) and "A worker is gone" in (tmp_path / "log").read_text()
     _same(tmp_path, removed)
 
 
@@ -108,8 +122,8 @@ def test_a_cluster_whose_head_dies_ends_the_command_and_a_new_head_lets_it_go_on
         return f"127.0.0.1:{port}"
 
     def kill_head() -> None:
-        for line in _of_ray(folder):
-            os.kill(int(line.split()[0]), signal.SIGKILL)
+        for number in _of_ray(folder):
+            os.kill(number, signal.SIGKILL)
 
     try:
         command = _started(removed.recipe, tmp_path, "--workers", "2", "--ray", head(26379))
