@@ -23,6 +23,7 @@ RUNS = {
     "addition": ("addition", "addition-neurons"),
     "capitals": ("capitals", "capitals-neurons"),
     "past-tense": ("past-tense",),
+    "plurals": ("plurals",),
 }
 """Few-shot task -> the runs that removed it, by folder of cards/."""
 WIDTH, HEAD = 576, 64
@@ -40,9 +41,9 @@ def page() -> Iterator[str]:
     yield (
         "SmolLM2-135M-Instruct. A head zeroes 64 x 576 parameters, a neuron 576. `python -m "
         "benchmarks.heads_or_neurons` reads the [cards](../../cards/README.md); scores in percent, changes in points. "
-        "One model, three capabilities, one seed. Neurons of capitals were searched in chat too, heads in few-shot "
-        "alone. Past tense has no run by heads: within the budget they took 3 points of it ([the real "
-        "model](real-model.md))."
+        "One model, four capabilities, one seed. Neurons of capitals were searched in chat too, heads in few-shot "
+        "alone. Past tense and plurals have no run by heads; within the budget they took 3 points of past tense ([the "
+        "real model](real-model.md))."
     )
     yield ""
     yield "## What was chosen: fresh examples (`report`)"
