@@ -327,6 +327,11 @@ class RayCrew:
         place = f"{worker} on {actor.where.host}, process {actor.where.process}" if actor.where else worker
         log = _log(actor.where)
         why = f"{place}: {_said(error)}{f' Its log ends: {log}' if log else ''}"
+        if not _is_here():
+            raise EditkitError(
+                f"Ray has ended on this machine, and no worker can be started from here any more; the last one, {why} "
+                "What was measured is kept: run the same command again."
+            )
         ray.kill(actor.handle)
         self._stillborn[actor.slot] = self._stillborn.get(actor.slot, 0) + 1
         if self._stillborn[actor.slot] < DEADLY:
@@ -373,6 +378,12 @@ def _said(error: Any) -> str:
     cause = error.cause if isinstance(error, exceptions.RayTaskError) else error
     found = _DETAIL.search(str(cause))
     return printable((found[1] if found else first_line(cause)).strip()).rstrip(".") + "."
+
+
+def _is_here() -> bool:
+    """Whether Ray runs on this machine: who started the workers is gone with it, as far as they know."""
+    own = ray.get_runtime_context().get_node_id()
+    return any(node["NodeID"] == own and node["Alive"] for node in ray.nodes())
 
 
 def _log(where: Where | None) -> str:

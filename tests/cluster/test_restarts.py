@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -36,10 +37,12 @@ def _until(true: Callable[[], Any]) -> None:
         time.sleep(0.1)
 
 
-def _measuring(command: subprocess.Popen[bytes], work: Path, more_than: int = 300) -> None:
-    """Waits until it is in the middle of it."""
-    _until(lambda: cells_in(work) > more_than or command.poll() is not None)
+def _measuring(command: subprocess.Popen[bytes], work: Path, stored: int = 300) -> int:
+    """Waits until it is in the middle of it; how many cells there are then, more than ``stored``."""
+    cells = [0]
+    _until(lambda: cells.append(cells_in(work)) or cells[-1] > stored or command.poll() is not None)
     assert command.poll() is None, (work / "log").read_text()
+    return cells[-1]
 
 
 def _processes() -> list[tuple[int, int, str]]:
@@ -55,9 +58,9 @@ def _of_ray(folder: str) -> list[int]:
 
 
 def _copies(folder: str) -> list[int]:
-    """Its workers that have a copy of the model."""
-    parents = _of_ray(folder)
-    return [number for number, parent, command in _processes() if parent in parents and "ray::Copy" in command]
+    """Its workers that have a copy of the model: one that is busy is called after its piece."""
+    shown = [(number, command) for number, parent, command in _processes() if parent in _of_ray(folder)]
+    return [number for number, command in shown if re.match(r"ray::(Copy|asked)", command)]
 
 
 @pytest.fixture
@@ -94,19 +97,30 @@ def test_a_killed_driver_leaves_no_process_and_its_command_goes_on_where_it_was(
 ) -> None:
     """Else each crash of a machine's session keeps its GPUs, and the night's measurements are lost."""
     command = _started(removed.recipe, tmp_path, "--workers", "2")
-    _measuring(command, tmp_path)
+    stored = _measuring(command, tmp_path)
     os.kill(command.pid, signal.SIGKILL)
     command.wait()
-    stored = cells_in(tmp_path)
     assert not (tmp_path / "out").exists()
     _until(lambda: not _of_ray(folder))
 
     again = _started(removed.recipe, tmp_path, "--workers", "2")
-    _measuring(again, tmp_path, more_than=stored)
+    _until(lambda: _copies(folder) or again.poll() is not None)
+    _measuring(again, tmp_path, 3 * stored)
     os.kill(_copies(folder)[0], signal.SIGKILL)
     assert again.wait(PATIENCE) == 0, (tmp_path / "log").read_text()
     assert stored < cells_in(tmp_path) and "A worker is gone" in (tmp_path / "log").read_text()
     _same(tmp_path, removed)
+
+
+def test_a_command_whose_own_ray_dies_says_so(removed: Removed, folder: str, tmp_path: Path) -> None:
+    """Else it waits for ever for workers that nobody starts."""
+    command = _started(removed.recipe, tmp_path, "--workers", "2")
+    _measuring(command, tmp_path)
+    raylets = [number for number, _, line in _processes() if folder in line and "/raylet/raylet " in line]
+    for number in (*raylets, *_copies(folder)):
+        os.kill(number, signal.SIGKILL)
+    assert command.wait(PATIENCE) == 1
+    assert "Ray has ended on this machine" in (tmp_path / "log").read_text()
 
 
 def test_a_cluster_whose_head_dies_ends_the_command_and_a_new_head_lets_it_go_on(
