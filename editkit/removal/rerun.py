@@ -26,7 +26,10 @@ from editkit.progress import Stages, silent
 from editkit.removal.agreement import CERTAIN, at_most
 from editkit.removal.capability import Capability
 from editkit.removal.trial import Trial, trial_of
-from editkit.tasks.task import Example, Task
+from editkit.tasks.task import Example, Loglikelihood, Task
+
+CLOSE = 1e-3
+"""Nats per token: in another batch a likelihood rounds otherwise, in the sixth digit and beyond."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,8 @@ def rerun(
             mine = [each for each in sample if each.task == name]
             [cells] = task_scores(ledger, task, [known[each.example] for each in mine], ledger.mask())
             for each, cell, score in zip(mine, cells, scores(cells), strict=True):
-                answers += answered(cell.output, hidden=each.hidden) != each.answers[1]
+                chosen = isinstance(task.requests(known[each.example])[0], Loglikelihood)
+                answers += not (_same_nats if chosen else _same_text)(each, cell.output)
                 if score != each.after:
                     differing.append(
                         f"{each.task}, {each.example}: {each.after.value:g} published, {score.value:g} now."
@@ -106,6 +110,21 @@ def rerun(
             "Another precision (--dtype) or processor rounds otherwise, and may tip more."
         )
     return result
+
+
+def _same_text(each: Asked, output: str) -> bool:
+    return answered(output, hidden=each.hidden) == each.answers[1]
+
+
+def _same_nats(each: Asked, output: str) -> bool:
+    """Whether the likelihoods of the choices are close; of hidden ones only the score can be compared."""
+    try:
+        published, now = ([float(word) for word in text.split()] for text in (each.answers[1], output))
+    except ValueError:
+        return each.hidden
+    return len(published) == len(now) and all(
+        abs(one - other) <= CLOSE for one, other in zip(published, now, strict=True)
+    )
 
 
 def _allowed(flipped: int, of: int, asked: int) -> int:
