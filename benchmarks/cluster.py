@@ -23,9 +23,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -142,7 +145,10 @@ class Simulated:
 
 
 def driver(workers: int, each: float, tokens: int) -> list[str]:
-    """One row: what a driver does with so many workers, whose pieces take ``each`` seconds, on average."""
+    """One row: what a driver does with so many workers, whose pieces take ``each`` seconds, on average.
+
+    In a process of its own: the memory is the most that the process had.
+    """
     organism = load()
     pool = Simulated(tokens, Drawn(workers, each))
     model = replace(organism, pool=pool)
@@ -233,6 +239,12 @@ def efficiency(path: Path | None, task: str, masks: int) -> list[str]:
     return [name, f"{masks}", *(f"{seconds[count]:.1f} s" for count in (1, 2)), f"{share:.2f}"]
 
 
+def _alone(function: Callable[..., list[str]], *arguments: Any) -> list[str]:
+    """The function's result, in a process of its own."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        return process.submit(function, *arguments).result()
+
+
 SIZES = {
     "Llama 3.1 8B": Size(32, 1024, 8_030_261_248, 16_060_522_496),
     "Llama 3.1 70B": Size(80, 5120, 70_553_706_496, 141_107_412_992),
@@ -318,7 +330,7 @@ def main() -> None:
                     "memory",
                     "most of it",
                 ],
-                [driver(*row) for row in driven],
+                [_alone(driver, *row) for row in driven],
             )
         ),
     }

@@ -26,16 +26,16 @@ from editkit.models.adapter import adapted
 from editkit.models.encoding import Encoded
 from editkit.models.knockout import knocked_out
 from editkit.models.language_model import Ask, LanguageModel
-from editkit.models.pool import Arrived
+from editkit.models.pool import Arrived, Asked
 from editkit.models.training import Parts, Training, all_weights, trained
 from editkit.progress import Advance
-from editkit.tasks.task import Generate, Loglikelihood, Output, Request
+from editkit.tasks.task import Loglikelihood, Output, Request
 
 Trained = Literal["weights", "weights and slices", "adapter"] | tuple[int, ...]
 """What an attacker trains: all weights, the zeroed slices held at zero; the slices too; an adapter beside the rest; the
 vectors of some tokens."""
-BACKWARD, STEP = 3, 32
-"""A token that is trained on takes as long as so many that are read, and the update of the weights as so many more."""
+PER_TOKEN, PER_STEP = 3, 32
+"""A token that is trained on takes as long as so many that are read, and each update of the weights as so many more."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,6 @@ class Run:
         """Of the model after so many steps."""
         return replace(self.arm.ledger, attack=_name(self.arm, self.course, steps))
 
-    @property
     def cells(self) -> dict[int, list[list[Cell]]]:
         """Steps -> question by question, example by example; measured, where the store lacks them."""
         return {
@@ -77,7 +76,6 @@ class Run:
             for steps, questions in self.asked.items()
         }
 
-    @property
     def missing(self) -> list[tuple[int, Ask]]:
         """What the store lacks, and after how many steps it is asked."""
         return [
@@ -94,8 +92,10 @@ class Taught:
 
     Args:
         rows: the answers, encoded.
-        zeroed: what is out of the arm: the slices that an attacker holds, or trains from zero.
+        zeroed: what is out of the arm: slices that the attacker holds at zero, or trains from there.
+        out: of these, what is held.
         asked: after how many steps, and what.
+        reading: tokens of all that is asked.
         budget: how many tokens are answered at once: it must not depend on who does it, as rounding does.
     """
 
@@ -104,7 +104,7 @@ class Taught:
     zeroed: Knockout
     out: Knockout
     asked: tuple[tuple[int, tuple[Request, ...]], ...]
-    lengths: int
+    reading: int
     budget: int
 
     @property
@@ -114,7 +114,7 @@ class Taught:
     @property
     def tokens(self) -> int:
         training, longest = Training(), max(len(context) + len(answer) for context, answer in self.rows)
-        return self.steps * (BACKWARD * training.batch * longest + STEP) + self.lengths
+        return self.steps * (PER_TOKEN * training.batch * longest + PER_STEP) + self.reading
 
     def run(
         self,
@@ -153,41 +153,31 @@ def outcomes(runs: Sequence[Run]) -> list[dict[int, list[list[Cell]]]]:
     """For each run, after so many steps, the cells of each question. Copies of a model do its runs at once."""
     shared: dict[int, list[tuple[Run, list[Ask], Taught]]] = {}
     for run in runs:
-        asked = run.missing
+        asked, model = run.missing(), run.arm.model
         if not asked:
             continue
         piece, asks = _piece(run, asked), [ask for _, ask in asked]
-        if run.arm.model.helped is not None:
-            shared.setdefault(id(run.arm.model.helped), []).append((run, asks, piece))
+        if model.helped is not None:
+            shared.setdefault(id(model.helped), []).append((run, asks, piece))
             continue
         with run.arm.ledger.stages(run.title, piece.steps) as advance:
-            piece.run(run.arm.model, advance, lambda at, outputs, asks=asks: _arrived(asks[at], outputs))
+            piece.run(model, advance, lambda at, outputs, asks=asks: _arrived(asks[at], outputs))
     for work in shared.values():
-        first, pool = work[0][0], work[0][0].arm.model.helped
+        first, pool = work[0][0], work[0][0].arm.model.pool
         assert pool is not None
         title = first.title if len(work) == 1 else f"{first.title}, and {len(work) - 1} more"
         with first.arm.ledger.stages(title, sum(piece.steps for _, _, piece in work)) as advance:
             pool.run((piece, _all_arrived(asks, piece.steps, advance)) for _, asks, piece in work)
-    return [run.cells for run in runs]
+    return [run.cells() for run in runs]
 
 
 def _piece(run: Run, asked: Sequence[tuple[int, Ask]]) -> Taught:
     model, pool = run.arm.model, run.arm.model.helped
     rows = tuple(model.encode(answer) for answer in run.course.answers)
-    lengths = {
-        request: sum(map(len, model.encode(request))) + (request.max_new_tokens if isinstance(request, Generate) else 0)
-        for _, ask in asked
-        for request in ask.requests
-    }
-    return Taught(
-        run.course,
-        rows,
-        run.arm.out,
-        run.out,
-        tuple((steps, tuple(ask.requests)) for steps, ask in asked),
-        sum(lengths[request] for _, ask in asked for request in ask.requests),
-        model.budget.tokens if pool is None else pool.tokens,
-    )
+    requests = [(steps, tuple(ask.requests)) for steps, ask in asked]
+    reading = sum(Asked(each, tuple(map(model.encode, each)), None).tokens for _, each in requests)
+    budget = model.budget.tokens if pool is None else pool.tokens
+    return Taught(run.course, rows, run.arm.out, run.out, tuple(requests), reading, budget)
 
 
 def _arrived(ask: Ask, outputs: list[Output]) -> None:

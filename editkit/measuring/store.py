@@ -32,8 +32,8 @@ FORMAT = 3
 PATIENCE = 60.0
 """Seconds to wait for another process that has the store."""
 _PAGES = 10_000
-"""40 MB, in memory and in the log: a third more cells a second than with SQLite's own 2 and 4 MB, as the cells of one
-knockout come with many batches."""
+"""40 MB, in memory and in the log. SQLite's own are 2 and 4: as the cells of one knockout come with many batches, its
+pages would be written again and again."""
 _APPLICATION = 0x6564_6B74  # "edkt": tells our files from other SQLite databases
 
 _SCHEMA = """

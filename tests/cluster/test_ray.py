@@ -83,13 +83,13 @@ def _crew(pool: Pool | None) -> Any:
     return pool.schedule.crew  # type: ignore[union-attr]
 
 
-def _cells(store: Path) -> str:
+def cells(store: Path) -> str:
     with sqlite3.connect(store) as connection:
         query = "SELECT digest, knockout, example, cell.value, valid, output FROM cell JOIN space ON id = space"
         return hashlib.sha256(repr(sorted(connection.execute(query))).encode()).hexdigest()
 
 
-def _files(out: Path) -> dict[str, str]:
+def files(out: Path) -> dict[str, str]:
     """The hashes of the weights and of the evidence."""
     evidence = [out / "editkit" / name for name in ("report.json", "edit.json", "examples.jsonl.gz")]
     weights = [path for path in out.iterdir() if path.suffix in (".safetensors", ".gguf")]
@@ -162,9 +162,9 @@ def test_a_removal_by_two_workers_is_that_of_one_process_whoever_is_lost_midway(
         removed.recipe, model=replace(pooled, pool=harmed), out=tmp_path / "out", session=Session(work=tmp_path)
     )
     assert harmed.works > 10 and outcome.edit == alone.edit
-    assert _files(outcome.out) == _files(alone.out)
+    assert files(outcome.out) == files(alone.out)
     [store] = removed.cache.rglob("*.sqlite")
-    assert _cells(tmp_path / "measurements.sqlite") == _cells(store)
+    assert cells(tmp_path / "measurements.sqlite") == cells(store)
 
 
 @needs_ray
@@ -261,6 +261,6 @@ def test_a_removal_from_the_real_model_is_the_same_though_a_worker_is_killed(tmp
     for name, model in (("alone", alone), ("shared", replace(alone, pool=harmed))):
         remove_capability(recipe, model=model, out=tmp_path / name, session=Session(work=tmp_path / f"{name}-work"))
     assert harmed.works > 10
-    assert _files(tmp_path / "alone") == _files(tmp_path / "shared")
+    assert files(tmp_path / "alone") == files(tmp_path / "shared")
     works = [tmp_path / f"{name}-work" / "measurements.sqlite" for name in ("alone", "shared")]
-    assert _cells(works[0]) == _cells(works[1])
+    assert cells(works[0]) == cells(works[1])

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.test_ray import _cells, _files
+from tests.cluster.test_ray import cells, files
 from tests.conftest import Removed, cells_in
 
 pytestmark = pytest.mark.commit
@@ -39,10 +39,10 @@ def _until(true: Callable[[], Any]) -> None:
 
 def _measuring(command: subprocess.Popen[bytes], work: Path, stored: int = 300) -> int:
     """Waits until it is in the middle of it; how many cells there are then, more than ``stored``."""
-    cells = [0]
-    _until(lambda: cells.append(cells_in(work)) or cells[-1] > stored or command.poll() is not None)
+    counted = [0]
+    _until(lambda: counted.append(cells_in(work)) or counted[-1] > stored or command.poll() is not None)
     assert command.poll() is None, (work / "log").read_text()
-    return cells[-1]
+    return counted[-1]
 
 
 def _processes() -> list[tuple[int, int, str]]:
@@ -59,8 +59,8 @@ def _of_ray(folder: str) -> list[int]:
 
 def _copies(folder: str) -> list[int]:
     """Its workers that have a copy of the model: one that is busy is called after its piece."""
-    shown = [(number, command) for number, parent, command in _processes() if parent in _of_ray(folder)]
-    return [number for number, command in shown if re.match(r"ray::(Copy|asked)", command)]
+    own, shown = _of_ray(folder), _processes()
+    return [number for number, parent, command in shown if parent in own and re.match(r"ray::(Copy|asked)", command)]
 
 
 @pytest.fixture
@@ -88,8 +88,8 @@ def _same(work: Path, alone: Removed) -> None:
     assert json.loads((work / "result").read_text()), "nothing else is on stdout"
     expected = alone("quick")
     [store] = alone.cache.rglob("*.sqlite")
-    assert _files(work / "out") == _files(expected.out)
-    assert _cells(work / "measurements.sqlite") == _cells(store)
+    assert files(work / "out") == files(expected.out)
+    assert cells(work / "measurements.sqlite") == cells(store)
 
 
 def test_a_killed_driver_leaves_no_process_and_its_command_goes_on_where_it_was(
