@@ -83,6 +83,7 @@ class Copy:
     def __init__(self, source: Source, placement: Placement, *, proved: bool, threads: int) -> None:
         self.source, self.placement, self.proved, self.threads = source, placement, proved, threads
 
+    @ray.method(concurrency_group="watched")
     def live(self) -> None:
         """Never returns: who waits for it hears of the end of this process."""
         threading.Event().wait()
@@ -258,7 +259,7 @@ class RayCrew:
         self.actors[name] = _Actor(handle, self._came if slot is None else slot)
         for method in ("where", "load"):
             self._listen(name, method, getattr(handle, method).remote())
-        self._listen(name, "live", handle.live.options(concurrency_group="watched").remote())
+        self._listen(name, "live", handle.live.remote())
 
     def send(self, worker: str, number: int, piece: Piece) -> None:
         actor = self.actors.get(worker)

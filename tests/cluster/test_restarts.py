@@ -126,27 +126,37 @@ def test_a_command_whose_own_ray_dies_says_so(removed: Removed, folder: str, tmp
 def test_a_cluster_whose_head_dies_ends_the_command_and_a_new_head_lets_it_go_on(
     removed: Removed, folder: str, tmp_path: Path
 ) -> None:
-    """Else it waits for ever for a machine that is gone."""
+    """Else it waits for ever for a machine that is gone. The second time it comes from outside of the cluster."""
     ray = [sys.executable, "-m", "ray.scripts.scripts"]
 
     def head(port: int) -> str:
         start = ["start", "--head", f"--port={port}", "--num-cpus=2", "--include-dashboard=false"]
-        options = [f"--temp-dir={folder}", "--object-store-memory=100000000", "--disable-usage-stats"]
+        options = [
+            f"--ray-client-server-port={port + 1}",
+            f"--temp-dir={folder}",
+            "--object-store-memory=100000000",
+            "--disable-usage-stats",
+        ]
         subprocess.run([*ray, *start, *options], check=True, capture_output=True)
         return f"127.0.0.1:{port}"
 
     def kill_head() -> None:
-        for number in _of_ray(folder):
-            os.kill(number, signal.SIGKILL)
+        for number, _, line in _processes():  # servers of clients do not name the folder
+            if folder in line or ("ray.util.client.server" in line and re.search(r":(26379|26380) ", line)):
+                os.kill(number, signal.SIGKILL)
 
     try:
         command = _started(removed.recipe, tmp_path, "--workers", "2", "--ray", head(26379))
-        _measuring(command, tmp_path)
+        stored = _measuring(command, tmp_path)
         kill_head()
         assert command.wait(PATIENCE) != 0
         assert not (tmp_path / "out").exists()
 
-        again = _started(removed.recipe, tmp_path, "--workers", "2", "--ray", head(26380))
+        head(26380)
+        again = _started(removed.recipe, tmp_path, "--workers", "2", "--ray", "ray://127.0.0.1:26381")
+        _until(lambda: _copies(folder) or again.poll() is not None)
+        _measuring(again, tmp_path, 3 * stored)
+        os.kill(_copies(folder)[0], signal.SIGKILL)
         assert again.wait(PATIENCE) == 0, (tmp_path / "log").read_text()
         _same(tmp_path, removed)
     finally:
