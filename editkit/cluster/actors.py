@@ -1,10 +1,9 @@
-"""Copies of a model as actors of Ray: made, watched, ended. The only file that knows Ray.
+"""Copies of a model as actors of Ray: made, watched, ended. Only this file and ``copy`` know Ray.
 
     model = replace(model, pool=pool_of(model, Workers(2)))
     model.answer(requests, masks)
 
-Each actor loads the model once from its own disk, the shared storage or the Hub; weights never travel through Ray. An
-actor that dies is followed by another one, under another name.
+An actor that dies is followed by another one, under another name.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import os
 import platform
 import queue
 import re
-import threading
 import time
 import uuid
 import warnings
@@ -31,18 +29,17 @@ from ray import exceptions  # pyright: ignore[reportMissingImports]
 from ray._private import worker as printing  # pyright: ignore[reportMissingImports]
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # pyright: ignore[reportMissingImports]
 
-from editkit.checkpoints.source import Source, resolve
+from editkit.checkpoints.source import Source
+from editkit.cluster.copy import Copy, Loaded, Where
 from editkit.cluster.identity import PROCESSOR, differences, facts
 from editkit.cluster.schedule import DEADLY, Answered, Died, Event, Failed, Ready, Schedule
 from editkit.cluster.workers import Workers
 from editkit.errors import EditkitError, first_line
 from editkit.models.language_model import LanguageModel
-from editkit.models.loading import SAMPLE, load_source
 from editkit.models.placement import Placement
-from editkit.models.pool import Arrived, Asked, Piece
+from editkit.models.pool import Arrived, Piece
 from editkit.printable import printable
 from editkit.progress import Stages
-from editkit.tasks.task import Generate
 
 PIECE = 16_384
 """Tokens of a batch, whatever the device: larger ones would leave most of many workers without work."""
@@ -52,84 +49,6 @@ LINES = 5
 """Of a dead worker's log, for the message."""
 _DETAIL = re.compile(r"exit detail: (.*?)(?: Some common causes include|\n|$)")
 """What Ray's message says besides advice."""
-
-
-@dataclass(frozen=True)
-class Where:
-    """Where an actor runs, and its log."""
-
-    node: str
-    host: str
-    process: int
-    log: str
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """What a copy says of itself once it is loaded."""
-
-    facts: Mapping[str, str]
-    seconds: float
-    pace: float
-
-
-class Copy:
-    """One copy of the model, in a process of its own.
-
-    Args:
-        threads: of the processor, for each operation.
-    """
-
-    def __init__(self, source: Source, placement: Placement, *, proved: bool, threads: int) -> None:
-        self.source, self.placement, self.proved, self.threads = source, placement, proved, threads
-
-    @ray.method(concurrency_group="watched")
-    def live(self) -> None:
-        """Never returns: who waits for it hears of the end of this process."""
-        threading.Event().wait()
-
-    def where(self) -> Where:
-        log = Path("/proc/self/fd/2")
-        node = ray.get_runtime_context().get_node_id()
-        return Where(node, platform.node(), os.getpid(), os.readlink(log) if log.is_symlink() else "")
-
-    def load(self) -> Loaded:
-        """Load, and try how quick it is.
-
-        Raises:
-            EditkitError: the model is not here, or cannot be loaded.
-        """
-        start = time.monotonic()
-        torch.set_num_threads(self.threads)
-        self.model = load_source(_here(self.source), self.placement, check=self.proved)
-        first = Generate(SAMPLE, max_new_tokens=8)
-        piece = Asked((first,), (self.model.encode(first),), None)
-        paces = []
-        for _ in range(2):
-            began = time.monotonic()
-            piece.run(self.model)
-            paces.append((time.monotonic() - began) / piece.tokens)
-        return Loaded(facts(self.model), time.monotonic() - start, paces[-1])
-
-    def do(self, piece: Piece) -> Any:
-        """The result of a piece."""
-        torch.set_num_threads(self.threads)  # which threads of a process do not share
-        return piece.run(self.model)
-
-
-def _here(source: Source) -> Source:
-    """The source as this machine has it."""
-    if source.bundled:
-        return resolve(None)
-    if source.directory.is_dir():
-        return source
-    try:
-        return resolve(source.original or source.base.model, source.base.revision)
-    except EditkitError as error:
-        raise EditkitError(
-            f"{error} It is looked for on {platform.node()}, where a worker is: put the model on storage that all "
-            "machines share, under the same path, or name it by its Hub id."
-        ) from error
 
 
 def pool_of(model: LanguageModel, workers: Workers, stages: Stages) -> RayPool:

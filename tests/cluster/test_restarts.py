@@ -116,9 +116,11 @@ def test_a_command_whose_own_ray_dies_says_so(removed: Removed, folder: str, tmp
     """Else it waits for ever for workers that nobody starts."""
     command = _started(removed.recipe, tmp_path, "--workers", "2")
     _measuring(command, tmp_path)
-    raylets = [number for number, _, line in _processes() if folder in line and "/raylet/raylet " in line]
-    for number in (*raylets, *_copies(folder)):
-        os.kill(number, signal.SIGKILL)
+    shown = _processes()
+    raylets = [number for number, _, line in shown if folder in line and "/raylet/raylet " in line]
+    for number, parent, _ in shown:
+        if number in raylets or parent in raylets:
+            os.kill(number, signal.SIGKILL)
     assert command.wait(PATIENCE) == 1
     assert "Ray has ended on this machine" in (tmp_path / "log").read_text()
 
@@ -141,8 +143,10 @@ def test_a_cluster_whose_head_dies_ends_the_command_and_a_new_head_lets_it_go_on
         return f"127.0.0.1:{port}"
 
     def kill_head() -> None:
-        for number, _, line in _processes():  # servers of clients do not name the folder
-            if folder in line or ("ray.util.client.server" in line and re.search(r":(26379|26380) ", line)):
+        own = _of_ray(folder)
+        for number, parent, line in _processes():  # neither children nor the servers of clients name the folder
+            served = "ray.util.client.server" in line and re.search(r":(26379|26380) ", line)
+            if number in own or parent in own or served:
                 os.kill(number, signal.SIGKILL)
 
     try:
