@@ -20,7 +20,7 @@ from editkit.evidence.margin_test import Flips, below_margin
 from editkit.evidence.paired_tests import discordant_p, sign_flip
 from editkit.evidence.power import detectable, needed
 from editkit.evidence.share_left import SURE
-from editkit.evidence.verdict import TWICE
+from editkit.evidence.verdict import OPEN, PASSING, TWICE
 
 OUT = Path(__file__).parent / "results" / "statistics.md"
 RUNS = 2000
@@ -209,7 +209,9 @@ def words(rng: np.random.Generator) -> str:
 
 
 WORDS = (0.0, 0.05, 0.1, 0.2)
-CALLED = "Examples apart. *Refused*: more was lost in the sample than the budget. *Lost* is refused too."
+CALLED = (
+    f"Examples apart. *Refused*: more than {PASSING:.0%} of the budget was lost in the sample. *Lost* is refused too."
+)
 
 
 def said(rng: np.random.Generator, margin: float, n: int, churn: float, loss: float) -> list[float]:
@@ -220,7 +222,7 @@ def said(rng: np.random.Generator, margin: float, n: int, churn: float, loss: fl
     change = np.where(place < lost, -1.0, np.where(place < lost + gained, 1.0, 0.0))
     beyond = bounds(change, np.ones(n), least=-1.0)[1] < -margin
     kept = ~beyond & (lost[:, 0] <= [most_lost(up, n, margin) for up in gained[:, 0].tolist()])
-    over = -change.mean(axis=1) > margin + 1e-9
+    over = -change.mean(axis=1) > PASSING * margin + 1e-9
     groups = (kept, ~kept & ~beyond & ~over, ~kept & ~beyond & over, beyond)
     return [float(often[group].sum() / RUNS) for group in groups]
 
@@ -237,11 +239,11 @@ def most_lost(gained: int, n: int, margin: float) -> int:
 
 def batches(rng: np.random.Generator) -> str:
     """A budget of 5 points, 120 examples first and 200 where these leave it open, against either alone."""
-    lines = ["| churn | true loss | refused by 120 | by 200 | in batches | asked | *kept* by 200 | in batches |"]
-    lines += ["|--:|--:|--:|--:|--:|--:|--:|--:|"]
+    head = ["churn", "true loss", "refused by 120", "by 200", "in batches", "one of nine, in batches", "asked"]
+    lines = [f"| {' | '.join([*head, '*kept* by 200', 'in batches'])} |", "|--:" * (len(head) + 2) + "|"]
     for churn, loss in product(CHURNS, (0.0, 0.03, 0.05, 0.1)):
         odds = [loss + churn / 2, churn / 2, 1 - loss - churn]
-        few, rest = (rng.multinomial(n, odds, RUNS)[:, :2].tolist() for n in (FIRST, WHOLE - FIRST))
+        few, rest = (rng.multinomial(n, odds, MORE)[:, :2].tolist() for n in (FIRST, WHOLE - FIRST))
         seen = [looked(*first, *more) for first, more in zip(few, rest, strict=True)]
         refused, kept, asked = zip(*seen, strict=True)
         whole = [[first[0] + more[0], first[1] + more[1]] for first, more in zip(few, rest, strict=True)]
@@ -249,7 +251,8 @@ def batches(rng: np.random.Generator) -> str:
             np.mean([over(lost, gained, n) for lost, gained in pairs]) for pairs, n in ((few, FIRST), (whole, WHOLE))
         ]
         once = np.mean([less(lost, gained, WHOLE, 0.05) for lost, gained in whole])
-        shares = [f"{100 * share:.1f}" for share in (*alone, np.mean(refused))]
+        nine = 1 - (1 - np.mean(refused)) ** 9
+        shares = [f"{100 * share:.1f}" for share in (*alone, np.mean(refused), nine)]
         shares += [f"{np.mean(asked):.0f}", f"{100 * once:.0f}", f"{100 * np.mean(kept):.0f}"]
         lines.append(f"| {churn:.0%} | {loss:.0%} | {' | '.join(shares)} |")
     return _section("Examples in batches, in percent of runs", lines, BATCHES)
@@ -257,22 +260,26 @@ def batches(rng: np.random.Generator) -> str:
 
 FIRST, WHOLE = 120, 200
 BATCHES = (
-    f"Budget 5 points. {FIRST} examples; where these lost half the budget and more, but not surely all, {WHOLE}. "
-    f"*Kept* asks for a p of at most {TWICE} in batches, else .05. *Asked*: examples, on average."
+    f"Budget 5 points. {FIRST} examples; where these lost more than {OPEN:.0%} of it, but not surely all, {WHOLE}. "
+    f"*Kept* asks for a p of at most {TWICE} in batches, else .05. *Asked*: examples, on average. *One of nine*: "
+    "of as many retained tasks, apart from each other, at least one is refused."
 )
 
 
 def over(lost: int, gained: int, n: int) -> bool:
-    return lost - gained > 0.05 * n + 1e-9
+    """Whether the sample lost too much to pass; what is *kept* passes all the same, with more examples than these."""
+    return lost - gained > PASSING * 0.05 * n + 1e-9
 
 
 @lru_cache(None)
 def looked(lost: int, gained: int, more_lost: int, more_gained: int) -> tuple[bool, bool, int]:
     """Whether a task is refused, whether it is kept, and on how many examples: by the rule of ``evidence.verdict``."""
-    if less(lost, gained, FIRST, 0.05, TWICE) or lost - gained <= 0.025 * FIRST + 1e-9 or beyond(lost, gained, FIRST):
-        return over(lost, gained, FIRST), less(lost, gained, FIRST, 0.05, TWICE), FIRST
+    kept = less(lost, gained, FIRST, 0.05, TWICE)
+    if kept or lost - gained <= OPEN * 0.05 * FIRST + 1e-9 or beyond(lost, gained, FIRST):
+        return over(lost, gained, FIRST) and not kept, kept, FIRST
     lost, gained = lost + more_lost, gained + more_gained
-    return over(lost, gained, WHOLE), less(lost, gained, WHOLE, 0.05, TWICE), WHOLE
+    kept = less(lost, gained, WHOLE, 0.05, TWICE)
+    return over(lost, gained, WHOLE) and not kept, kept, WHOLE
 
 
 @lru_cache(None)

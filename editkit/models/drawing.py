@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -20,15 +20,16 @@ class Drawn:
 
     Args:
         seeds: of each row; None: greedy.
+        step: how many tokens of the answer are there; counted on.
     """
 
     seeds: tuple[tuple[int, int] | None, ...]
-    step: int = field(default=0, init=False)
+    step: int = 0
 
     @classmethod
-    def of(cls, draws: Sequence[int], contexts: Sequence[Sequence[int]]) -> Drawn:
+    def of(cls, draws: Sequence[int], contexts: Sequence[Sequence[int]], step: int = 0) -> Drawn:
         prompts = [zlib.crc32(np.asarray(context, dtype="<i8").tobytes()) for context in contexts]
-        return cls(tuple((draw, prompt) if draw else None for draw, prompt in zip(draws, prompts, strict=True)))
+        return cls(tuple((draw, prompt) if draw else None for draw, prompt in zip(draws, prompts, strict=True)), step)
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         noise = np.zeros(scores.shape, dtype=np.float32)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from editkit.models.batch_budget import Budget, within_memory
 from editkit.models.batches import batches, distinct
 from editkit.models.drawing import Drawn
 from editkit.models.encoding import Encoded, encode, window_of
+from editkit.models.generating import generated
 from editkit.models.knockout import knocked_out
 from editkit.models.memory import layout, partly_outside
 from editkit.models.placement import Placement
@@ -212,11 +213,11 @@ class LanguageModel:
         shared = 0 if isinstance(first, Generate) else int(self._first_layers(without, len(rows)).min())
         with torch.inference_mode():
             before = self._prefix(rows[0][0][:prefix], without, len(rows), shared) if prefix else None
+            if isinstance(first, Generate):
+                contexts = [context for context, _ in rows]
+                draws = [getattr(requests[row], "draw", 0) for row in batch]
+                return list(self._generate(contexts, first, draws, without, before))
             with self._without(without):
-                if isinstance(first, Generate):
-                    contexts = [context for context, _ in rows]
-                    draws = [getattr(requests[row], "draw", 0) for row in batch]
-                    return list(self._generate(contexts, first, draws, before))
                 return list(self.likelihoods(rows, shared=shared, prefix=before))
 
     def _without(self, out: Knockouts | None) -> AbstractContextManager[Any]:
@@ -239,13 +240,19 @@ class LanguageModel:
             return run(self.network, ids, which)
 
     def _generate(
-        self, contexts: Sequence[list[int]], first: Generate, draws: Sequence[int], prefix: Prefix | None = None
+        self,
+        contexts: Sequence[list[int]],
+        first: Generate,
+        draws: Sequence[int],
+        out: Knockouts | None,
+        prefix: Prefix | None = None,
     ) -> list[str]:
         """Continuations; padding goes before each row, or behind the beginning that all rows share.
 
         Args:
             first: the request of the first row, which all rows are like.
             draws: of each row; 0: greedy.
+            out: what is knocked out in each row, or None.
         """
         stop = first.stop
         width, pad, skip = max(map(len, contexts)), padding.token(self.tokenizer), prefix.length if prefix else 0
@@ -255,24 +262,31 @@ class LanguageModel:
         attention = torch.ones_like(ids)
         for row, gap in zip(attention, gaps, strict=True):
             row[skip : skip + gap] = 0
-        extra: dict[str, Any] = {"stopping_criteria": [Stopped(self.tokenizer, stop, width)]} if stop else {}
-        if any(draws):
-            extra["logits_processor"] = [Drawn.of(draws, contexts)]
-        if prefix:
-            extra["past_key_values"] = prefix.grown()
-        generated = self.network.generate(
-            input_ids=ids,
-            attention_mask=attention,
-            max_new_tokens=first.max_new_tokens,
-            do_sample=False,
-            num_beams=1,
-            temperature=None,
-            top_p=None,
-            top_k=None,
-            pad_token_id=pad,
-            **extra,
+        stopped = Stopped(self.tokenizer, stop, width)
+
+        @contextmanager
+        def among(rows: Sequence[int], done: int) -> Iterator[dict[str, Any]]:
+            """Only these rows: their knockouts, their draws."""
+            how: dict[str, Any] = {"stopping_criteria": [stopped]} if stop else {}
+            if any(draws):
+                how["logits_processor"] = [
+                    Drawn.of([draws[row] for row in rows], [contexts[row] for row in rows], done)
+                ]
+            with self._without(None if out is None else [out[row] for row in rows]):
+                yield how
+
+        written = generated(
+            self.network,
+            ids,
+            attention,
+            most=first.max_new_tokens,
+            pad=pad,
+            past=prefix.grown() if prefix else None,
+            leave=self.prefixes,
+            stopped=stopped,
+            rows=among,
         )
-        texts = self.tokenizer.batch_decode(generated[:, width:], skip_special_tokens=True)
+        texts = self.tokenizer.batch_decode(written, skip_special_tokens=True)
         return [_cut(text, stop) for text in texts]
 
     def likelihoods(

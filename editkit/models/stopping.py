@@ -23,6 +23,6 @@ class Stopped:
     stop: tuple[str, ...]
     start: int
 
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **rest: Any) -> torch.Tensor:
+    def __call__(self, input_ids: torch.Tensor, scores: Any = None, **rest: Any) -> torch.Tensor:
         texts = self.tokenizer.batch_decode(input_ids[:, self.start :], skip_special_tokens=True)
         return torch.tensor([any(word in text for word in self.stop) for text in texts], device=input_ids.device)

@@ -18,7 +18,7 @@ import numpy as np
 
 from editkit.evidence.frontier import FrontierPoint
 from editkit.evidence.localization import Localization
-from editkit.evidence.verdict import FEWEST_SETS, judge
+from editkit.evidence.verdict import FEWEST_SETS, PASSING, judge
 from editkit.localizers.protocol import Measure
 from editkit.localizers.set_search import WORTH, Budget, Measured, ordered_search, reach, set_search
 from editkit.measuring.ledger import Ledger
@@ -39,6 +39,8 @@ BY_EFFECT, BY_CONTRAST, LOOKED_AT = 12, 8, 36
 """Candidates: the first by effect on the target, and as many by target drop minus mean damage among the first 36."""
 Group = tuple[Unit, ...]
 """Units that are out together or not at all: one candidate of the search."""
+Within = Callable[[Group, FrontierPoint], FrontierPoint | None]
+"""Measures a set: a point, or None where it costs too much. Beside another, whose costs say what to ask first."""
 MeasuresOf = Callable[[Sequence[Group]], tuple[Measured, Measured]]
 """Groups -> what the target and what the retained tasks lose under masks over them."""
 SHARE = 0.5
@@ -85,12 +87,18 @@ class Likelihoods:
         each = np.eye(len(sets), dtype=bool)
         return [self.point(*row) for row in zip(sets, drops(each), damages(each), strict=True)] if sets else []
 
-    def affordable(self, recipe: Recipe) -> Callable[[Group], bool]:
-        """Whether a set costs the retained tasks no more than the search may use."""
-        budget = _budget(recipe)
-        return lambda units: all(
-            budget.used(np.array(list(point.lost.values()))) <= 1 for point in self.points([units])
-        )
+    def within(self, budget: Budget) -> Within:
+        """Measures a set until a retained task loses more than it may, the one that lost most before first."""
+
+        def measured(units: Group, before: FrontierPoint) -> FrontierPoint | None:
+            for name in sorted(self.controls, key=lambda name: -before.lost[name]):
+                damages = replace(self, controls={name: self.controls[name]}).lost([units])[1]
+                if damages(np.ones((1, 1), dtype=bool)).item() > budget.each + 1e-9:
+                    return None
+            [point] = self.points([units])  # from the store
+            return point if budget.used(np.array(list(point.lost.values()))) <= 1 else None
+
+        return measured
 
     def point(self, units: Group, drops: Sequence[float], damages: Sequence[float]) -> FrontierPoint:
         """A set that was measured."""
@@ -171,7 +179,12 @@ def choose_set(ledger: Ledger, capability: Capability, localization: Localizatio
             tried[tried.index(best)] = attempt.compared(best)
     hardening = None
     if recipe.harden and best.status == "met":
-        hardened = harden(ledger, capability, best.point.units, likelihoods.affordable(recipe), seed=seed)
+        within, start = likelihoods.within(_budget(recipe)), best.point
+
+        def affordable(units: Group) -> bool:
+            return within(units, start) is not None
+
+        hardened = harden(ledger, capability, start.units, affordable, seed=seed)
         hardening = hardened.hardening
         with ledger.stage("Choosing a hardened set") as staged:
             attempt = _Attempt(staged, trial, capability, localization.universal, seed)
@@ -198,7 +211,7 @@ def search(likelihoods: Likelihoods, localization: Localization, recipe: Recipe)
         likelihoods.point(tuple(unit for group in point.units for unit in groups[group]), point.drops, point.damages)
         for point in searched(drops, damages, len(groups), budget)
     ]
-    best = with_parts(likelihoods.left, likelihoods.points, points, groups, budget)
+    best = with_parts(likelihoods.left, likelihoods.within(budget), points, groups, budget)
     return (*points, *([] if best in points else [best]), *likelihoods.points(nested(best.units)))
 
 
@@ -216,7 +229,7 @@ def nested(units: Group) -> list[Group]:
 
 def with_parts(
     left: Callable[[Group], Sequence[float]],
-    measured: Callable[[Sequence[Group]], list[FrontierPoint]],
+    within: Within,
     points: Sequence[FrontierPoint],
     groups: Sequence[Group],
     budget: Budget,
@@ -225,7 +238,7 @@ def with_parts(
 
     Args:
         left: the share of each format of the target that is left without a set, which costs little to measure.
-        measured: whole points.
+        within: a set as a point, measured beside the one before it; None where it is not within the budget.
         points: the empty set among them.
     """
 
@@ -239,8 +252,8 @@ def with_parts(
         units = (*point.units, *group)
         if reach(1.0 - np.array(left(units))) <= gain(point) + WORTH:
             return point
-        [more] = measured([units])
-        if affordable(more):
+        more = within(units, point)
+        if more is not None:
             return more
         if len(group) > FEWEST:
             for part in (group[: len(group) // 2], group[len(group) // 2 :]):
@@ -323,6 +336,8 @@ class _Attempt:
         # Other sets than the report's: what is chosen for beating these sets is compared with fresh ones there.
         self.draw = Draw(min(FEWEST_SETS, recipe.random_sets), recipe.random_examples, seed + 1)
         self.before = [trial.sheet(ledger, task) for task in trial.tasks]
+        # So few examples may lose the whole budget here; what is chosen has to stay below it on those of the report.
+        self.criteria = replace(trial.criteria, damage_each=trial.criteria.damage_each / PASSING)
 
     def tried(self, point: FrontierPoint) -> Tried:
         after = tuple(self.trial.sheet(self.ledger, task, point.units) for task in self.trial.tasks)
@@ -331,7 +346,7 @@ class _Attempt:
         return Tried(
             replace(point, answers={one.task.name: (one.mean, other.mean) for one, other in pairs}),
             after,
-            judge(self.trial.rows(self.before, after), self.trial.criteria).status,
+            judge(self.trial.rows(self.before, after), self.criteria).status,
             worst,
             lost,
             self.capability.recipe.damage.each,
@@ -345,7 +360,7 @@ class _Attempt:
         pair, units = self.trial.least_lost(self.before, tried.after), frozenset(tried.point.units)
         null = random_heads(self.ledger, units, self.universal, *pair, self.draw)
         rows = self.trial.rows(self.before, tried.after)
-        return replace(tried, status=judge(rows, self.trial.criteria, null).status, compared=True)
+        return replace(tried, status=judge(rows, self.criteria, null).status, compared=True)
 
 
 COSTS = 3

@@ -62,8 +62,8 @@ class Examples(Strict):
     report: Count = 200
     """For the report, which nothing else has looked at."""
     first: Count | None = None
-    """Retained tasks are judged by so many of these. Those that lost more than half their budget, but not surely more
-    than it, are asked the rest and judged by all."""
+    """Retained tasks are judged by so many of these. Those that lost more than a quarter of their budget, but not
+    surely more than all of it, are asked the rest and judged by all."""
 
 
 class Recipe(Strict):

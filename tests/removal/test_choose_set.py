@@ -26,6 +26,7 @@ from editkit.removal.choose_set import (
     BY_CONTRAST,
     BY_EFFECT,
     FEWEST,
+    Likelihoods,
     candidates,
     choose_set,
     lost,
@@ -97,23 +98,27 @@ def test_one_costly_neuron_keeps_no_others_in() -> None:
     def left(units: tuple[Unit, ...]) -> tuple[float]:
         return (1 - 0.02 * len(units),)
 
-    def measured(sets: Sequence[tuple[Unit, ...]]) -> list[FrontierPoint]:
-        asked.extend(sets)
-        lost = ({"kept": 0.2 * len(costly & set(units))} for units in sets)
-        return [FrontierPoint(units, {"target": left(units)[0]}, each) for units, each in zip(sets, lost, strict=True)]
+    def point_of(units: tuple[Unit, ...]) -> FrontierPoint:
+        return FrontierPoint(units, {"target": left(units)[0]}, {"kept": 0.2 * len(costly & set(units))})
+
+    def within(units: tuple[Unit, ...], before: FrontierPoint) -> FrontierPoint | None:
+        asked.append(units)
+        assert set(before.units) < set(units)
+        return None if costly & set(units) else point_of(units)
 
     asked: list[tuple[Unit, ...]] = []
 
     blocks = [tuple(neurons[:8]), tuple(neurons[8:24]), tuple(neurons[24:40])]
     budget = Budget(0.025, 0.015, 10)
-    point = with_parts(left, measured, measured([(), blocks[0]]), blocks, budget)
+    start = [point_of(()), point_of(blocks[0])]
+    point = with_parts(left, within, start, blocks, budget)
     assert not costly & set(point.units) and len(point.units) == len(set(point.units)) == 40 - 2 * FEWEST
-    assert with_parts(left, measured, measured([(), blocks[0]]), blocks[:1], budget).units == blocks[0]
+    assert with_parts(left, within, start, blocks[:1], budget).units == blocks[0]
     useless = [(Head(3, 1), Head(3, 2))]
 
     before = list(asked)
     empty = FrontierPoint((), {"target": 0.5}, {"kept": 0.0})
-    assert with_parts(lambda units: (0.5,), measured, [empty], useless, budget).units == (), "what takes nothing stays"
+    assert with_parts(lambda units: (0.5,), within, [empty], useless, budget).units == (), "what takes nothing stays"
     assert asked == before, "and costs no look at the retained tasks"
 
 
@@ -214,3 +219,20 @@ def test_the_largest_hardened_set_that_costs_no_more_is_taken(
         choice = choose_set(Ledger(organism, store), capability(recipes.parse(text, where="here")), FOUND)
     assert choice.units == set(sets[0] if costly else sets[1])
     assert choice.hardening == found.hardening
+
+
+def test_a_set_that_costs_too_much_is_asked_no_further(organism: LanguageModel) -> None:
+    """The task that lost most before is asked first, and alone where it says enough; what is within is measured whole."""
+    with opened(None) as store:
+        ledger = Ledger(organism, store)
+        measures = {
+            name: likelihood_measure(ledger, TASKS[name], examples_of(TASKS[name], "locate", limit=6))
+            for name in ("swear", "rhyme", "sort")
+        }
+        likelihoods = Likelihoods(ledger, {"swear": measures.pop("swear")}, measures)
+        within, before = likelihoods.within(Budget(0.05, 0.05, 10)), FrontierPoint((), {}, {"rhyme": 0.0, "sort": 0.01})
+        start = store.count()
+        assert within(tuple(map(parse, TRUTH["planted"]["sort"])), before) is None
+        asked = sum(measures["sort"].examples for _ in ("unedited", "edited"))
+        assert store.count() - start == asked, "sorting alone"
+        assert within(tuple(HEADS), before) == likelihoods.points([tuple(HEADS)])[0]
