@@ -222,7 +222,7 @@ def test_the_largest_hardened_set_that_costs_no_more_is_taken(
 
 
 def test_a_set_that_costs_too_much_is_asked_no_further(organism: LanguageModel) -> None:
-    """The task that lost most before is asked first, and alone where it says enough; what is within is measured whole."""
+    """The task that lost most before is asked first, and alone where it says enough; what is within, as a whole."""
     with opened(None) as store:
         ledger = Ledger(organism, store)
         measures = {
