@@ -21,7 +21,8 @@ class FrontierPoint:
     Args:
         kept: per target, the share of its search score that is left, from 0 to 1.
         lost: per retained task, how much of its search score is lost, from -1 to 1.
-        answers: task -> score before and after, of real answers on ``choose``; empty where the set was not tried.
+        answers: task -> score before and after, of real answers on ``choose``; empty where the set was not tried,
+            without some retained tasks where one had lost so much that the others were not asked.
     """
 
     units: tuple[Unit, ...]

@@ -10,6 +10,7 @@ what remains is tried too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -114,7 +115,7 @@ class Tried:
     """A set with real answers on ``choose``.
 
     Args:
-        after: its answers, task by task.
+        after: its answers, task by task; not all of them where it was asked no further.
         worst: the retained task that lost most, and ``lost`` what it lost, of its ``budget``.
         left: the share of the target that is left, in the format that keeps most.
         compared: with random sets of the same layers; until then ``status`` knows nothing of them.
@@ -162,19 +163,19 @@ def choose_set(ledger: Ledger, capability: Capability, localization: Localizatio
     with ledger.stage("Choosing a set") as staged:
         attempt = _Attempt(staged, trial, capability, localization.universal, seed)
         for point in strongest(sets, capability):
-            tried.append(attempt.tried(point))
+            tried.append(attempt.tried(point, _cheapest(tried, recipe)))
             if tried[-1].good:
                 tried[-1] = attempt.compared(tried[-1])
             if tried[-1].good:
                 break
         for _ in range(SPARED):
-            reached = [each for each in tried if each.left <= recipe.goal]
-            if not reached or any(each.cheap for each in reached):
+            nearest = _cheapest(tried, recipe)
+            if nearest is None or nearest.cheap:
                 break
-            nearest = min(reached, key=lambda each: each.lost)
             examples = max(ATTRIBUTED, recipe.universal_examples)
             smaller = smaller_sets(staged, nearest.worst, nearest.point.units, examples=examples)
-            tried += map(attempt.tried, likelihoods.points(smaller))
+            for point in likelihoods.points(smaller):
+                tried.append(attempt.tried(point, _cheapest(tried, recipe)))
         while not (best := min(tried, key=lambda each: each.rank)).compared:
             tried[tried.index(best)] = attempt.compared(best)
     hardening = None
@@ -189,7 +190,8 @@ def choose_set(ledger: Ledger, capability: Capability, localization: Localizatio
         with ledger.stage("Choosing a hardened set") as staged:
             attempt = _Attempt(staged, trial, capability, localization.universal, seed)
             for units in reversed(hardened.sets):
-                tried.append(attempt.compared(attempt.tried(*likelihoods.points([units]))))
+                [point] = likelihoods.points([units])
+                tried.append(attempt.compared(attempt.tried(point, best)))
                 if tried[-1].rank[:COSTS] <= best.rank[:COSTS]:
                     best = tried[-1]
                     break
@@ -199,6 +201,12 @@ def choose_set(ledger: Ledger, capability: Capability, localization: Localizatio
         [*rest, *answered.values()], key=lambda point: (point.worst, point.mean) if point.units else (-1.0, 0.0)
     )
     return Choice(frozenset(best.point.units), frontier=tuple(shown), hardening=hardening)
+
+
+def _cheapest(tried: Sequence[Tried], recipe: Recipe) -> Tried | None:
+    """Of the sets that reach the goal, the one whose worst loss is least."""
+    reached = [each for each in tried if each.left <= recipe.goal]
+    return min(reached, key=lambda each: each.lost) if reached else None
 
 
 def search(likelihoods: Likelihoods, localization: Localization, recipe: Recipe) -> tuple[FrontierPoint, ...]:
@@ -335,22 +343,42 @@ class _Attempt:
         self.ledger, self.trial, self.capability, self.universal = ledger, trial, capability, universal
         # Other sets than the report's: what is chosen for beating these sets is compared with fresh ones there.
         self.draw = Draw(min(FEWEST_SETS, recipe.random_sets), recipe.random_examples, seed + 1)
-        self.before = [trial.sheet(ledger, task) for task in trial.tasks]
+        self.before = tuple(trial.sheet(ledger, task) for task in trial.tasks)
         # So few examples may lose the whole budget here; what is chosen has to stay below it on those of the report.
         self.criteria = replace(trial.criteria, damage_each=trial.criteria.damage_each / PASSING)
 
-    def tried(self, point: FrontierPoint) -> Tried:
-        after = tuple(self.trial.sheet(self.ledger, task, point.units) for task in self.trial.tasks)
-        pairs, count = list(zip(self.before, after, strict=True)), len(self.capability.targets)
-        lost, worst = max(((one.mean - other.mean, one.task) for one, other in pairs[count:]), key=lambda each: each[0])
+    def tried(self, point: FrontierPoint, best: Tried | None = None) -> Tried:
+        """The set is asked no further once a retained task lost more than its budget, and more than all by ``best``.
+
+        What loses most by ``best`` or by likelihood is asked first.
+        """
+        count, budget = len(self.capability.targets), self.capability.recipe.damage.each
+        known = {} if best is None else best.point.answers
+        losses = {task: before - after for task, (before, after) in known.items()}
+
+        def feared(sheet: Sheet) -> float:
+            return max(point.lost.get(sheet.task.name, 0.0), losses.get(sheet.task.name, 0.0))
+
+        order = [*self.before[:count], *sorted(self.before[count:], key=feared, reverse=True)]
+        most = math.inf if best is None else max(best.lost, budget) + 1e-9
+        pairs: dict[str, tuple[Sheet, Sheet]] = {}
+        for place, before in enumerate(order):
+            after = self.trial.sheet(self.ledger, before.task, point.units)
+            pairs[before.task.name] = before, after
+            if place >= count and before.mean - after.mean > most:
+                break
+        asked = [pairs[sheet.task.name] for sheet in self.before if sheet.task.name in pairs]
+        after = tuple(second for _, second in asked)
+        whole = len(after) == len(self.before)
+        lost, worst = max(((one.mean - other.mean, one.task) for one, other in asked[count:]), key=lambda each: each[0])
         return Tried(
-            replace(point, answers={one.task.name: (one.mean, other.mean) for one, other in pairs}),
+            replace(point, answers={one.task.name: (one.mean, other.mean) for one, other in asked}),
             after,
-            judge(self.trial.rows(self.before, after), self.criteria).status,
+            judge(self.trial.rows(self.before, after), self.criteria).status if whole else "too-much-damage",
             worst,
             lost,
-            self.capability.recipe.damage.each,
-            max(kept(*pair).share for pair in pairs[:count]),
+            budget,
+            max(kept(*pair).share for pair in asked[:count]),
         )
 
     def compared(self, tried: Tried) -> Tried:

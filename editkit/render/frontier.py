@@ -5,6 +5,7 @@ svg(outcome) -> '<svg class="figure" role="img" aria-label="Share of the target 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,7 +27,8 @@ READABLE = 4
 class FrontierRow:
     """One set: what is left of the target in its worst format, and what others lose; from 0 to 1.
 
-    ``tried`` is the same by real answers, None where there are none: left, worst, mean.
+    ``tried`` is the same by real answers, None where there are none: left, worst, mean. A set that cost too much was
+    asked no further: its worst is the worst that was seen, its mean is NaN.
     """
 
     units: str
@@ -72,7 +74,7 @@ def _tried(point: FrontierPoint, chance: Mapping[str, float]) -> tuple[float, fl
         above = before - chance.get(task, 0.0)
         left.append(max(0.0, after - chance.get(task, 0.0)) / above if above > 0 else 1.0)
     lost = [before - after for task, (before, after) in point.answers.items() if task in point.lost]
-    return max(left), max(lost), sum(lost) / len(lost)
+    return max(left), max(lost), sum(lost) / len(lost) if len(lost) == len(point.lost) else math.nan
 
 
 def png(outcome: Outcome) -> bytes:

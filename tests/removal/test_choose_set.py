@@ -236,3 +236,18 @@ def test_a_set_that_costs_too_much_is_asked_no_further(organism: LanguageModel) 
         asked = sum(measures["sort"].examples for _ in ("unedited", "edited"))
         assert store.count() - start == asked, "sorting alone"
         assert within(tuple(HEADS), before) == likelihoods.points([tuple(HEADS)])[0]
+
+
+def test_what_cannot_be_the_best_is_asked_no_further(organism: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first set harms nobody. The second takes rhyming too, as likelihoods say: it is asked first, and alone."""
+    text = "capability: swear\ntarget: swear\nretain: [sort, rhyme]\nchoose: set\nexamples: {choose: 12}\n"
+    text += "universal_examples: 8\nrandom_examples: 8\ndamage: {each: 0.1, mean: 0.1}\n"
+    harmless = FrontierPoint((*HEADS, Head(5, 20)), {"swear": 0.0}, {"sort": 0.0, "rhyme": 0.0})
+    costly = FrontierPoint((*HEADS, *RHYME), {"swear": 0.1}, {"sort": 0.0, "rhyme": 0.5})
+    monkeypatch.setattr(choosing, "search", lambda *_: (harmless, costly))
+    monkeypatch.setattr(choosing.Tried, "good", False)
+    with opened(None) as store:
+        choice = choose_set(Ledger(organism, store), capability(recipes.parse(text, where="here")), FOUND)
+    asked = {point.units: set(point.answers) for point in choice.frontier}
+    assert asked[harmless.units] == {"swear", "sort", "rhyme"} and asked[costly.units] == {"swear", "rhyme"}
+    assert choice.units == set(harmless.units)
