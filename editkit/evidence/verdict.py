@@ -38,12 +38,15 @@ class Criteria:
         damage_each: no retained task may lose more than this.
         damage_mean: nor may their mean.
         level: a retained task is *kept* at a p of at most this: ``TWICE`` where tasks may be looked at twice.
+        passing, open: ``PASSING`` and ``OPEN``; other numbers in reports of an older editkit, which hold neither.
     """
 
     goal: float = 0.15
     damage_each: float = 0.05
     damage_mean: float = 0.03
     level: float = ALPHA
+    passing: float = 1.0
+    open: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ def standing(row: Row, criteria: Criteria) -> Standing:
 
 def undecided(row: Row, criteria: Criteria) -> bool:
     """Whether more examples may decide of a retained task: it lost a part of its budget, but not surely more."""
-    some = row.delta.mean < -OPEN * criteria.damage_each - 1e-9
+    some = row.delta.mean < -criteria.open * criteria.damage_each - 1e-9
     return row.role == "retain" and some and standing(row, criteria) == "not shown"
 
 
@@ -208,7 +211,7 @@ def _damage(row: Row, criteria: Criteria) -> tuple[bool, str]:
     text = (
         f"{row.task} {word}: changed by {_change(row.delta)} (n = {row.n}); the budget is a loss of {_points(budget)}"
     )
-    within = -row.delta.mean <= PASSING * budget + 1e-9
+    within = -row.delta.mean <= criteria.passing * budget + 1e-9
     if word == "lost":
         return False, f"{text}, and more is lost."
     if word == "kept":
@@ -220,8 +223,8 @@ def _damage(row: Row, criteria: Criteria) -> tuple[bool, str]:
         text += (
             f"; about {needed(row.flips, budget):,} {units} would show it, if nothing is lost; here are {row.flips.n:,}"
         )
-    most = _points(PASSING * budget)
-    return within, f"{text}." if within else f"{text}. More than {most} were lost here, so it is not let through."
+    most = "the budget" if criteria.passing == 1 else _points(criteria.passing * budget)
+    return within, f"{text}." if within else f"{text}. More was lost here than {most}, so it is not let through."
 
 
 def _mean_damage(rows: Sequence[Row], criteria: Criteria) -> tuple[bool, str]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from editkit.evidence.frontier import FrontierPoint
 from editkit.evidence.localization import Localization
-from editkit.evidence.verdict import FEWEST_SETS, PASSING, judge
+from editkit.evidence.verdict import FEWEST_SETS, judge
 from editkit.localizers.protocol import Measure
 from editkit.localizers.set_search import WORTH, Budget, Measured, ordered_search, reach, set_search
 from editkit.measuring.ledger import Ledger
@@ -344,8 +344,7 @@ class _Attempt:
         # Other sets than the report's: what is chosen for beating these sets is compared with fresh ones there.
         self.draw = Draw(min(FEWEST_SETS, recipe.random_sets), recipe.random_examples, seed + 1)
         self.before = tuple(trial.sheet(ledger, task) for task in trial.tasks)
-        # So few examples may lose the whole budget here; what is chosen has to stay below it on those of the report.
-        self.criteria = replace(trial.criteria, damage_each=trial.criteria.damage_each / PASSING)
+        self.criteria = replace(trial.criteria, passing=1.0)  # so few examples may lose the whole budget
 
     def tried(self, point: FrontierPoint, best: Tried | None = None) -> Tried:
         """The set is asked no further once a retained task lost more than its budget, and more than all by ``best``.

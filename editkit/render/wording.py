@@ -308,8 +308,8 @@ def looks(criteria: Criteria) -> str:
     if criteria.level == ALPHA:
         return ""
     return (
-        " Retained tasks that had lost more than a quarter of their budget after a first batch of examples, but not "
-        "surely more than all of it, were asked the rest; to be kept then asks for a p of at most "
+        f" Retained tasks that had lost more than {criteria.open:.0%} of their budget after a first batch of examples, "
+        "but not surely more than all of it, were asked the rest; to be kept then asks for a p of at most "
         f"{criteria.level:.2g} each time."
     )
 
