@@ -93,8 +93,9 @@ def _zeroed(units: Collection[Unit]) -> int:
 
 
 def _named(units: Collection[Unit]) -> str:
-    kind = "head" if isinstance(next(iter(units)), Head) else "neuron"
-    return f"{len(units)} {kind}{'s' if len(units) > 1 else ''}"
+    heads = sum(isinstance(unit, Head) for unit in units)
+    counts = {"head": heads, "neuron": len(units) - heads}
+    return ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items() if count)
 
 
 def _arms(row: Row) -> str:
