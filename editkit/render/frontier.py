@@ -88,12 +88,21 @@ def svg(outcome: Outcome) -> str:
     return figures.svg("frontier", label, lambda figure, theme: _draw(figure, theme, outcome))
 
 
+def undominated(sets: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """(loss, left) of the sets that leave less than all that lose as little: parts of a set may be beaten."""
+    best: list[tuple[float, float]] = []
+    for loss, left in sorted(sets):
+        if not best or left < best[-1][1]:
+            best.append((loss, left))
+    return best
+
+
 def _draw(figure: Figure, theme: figures.Theme, outcome: Outcome) -> None:
     figure.set_size_inches(8.4, 3.6)
     axis, sets = figure.subplots(), rows(outcome)
     criteria = outcome.report.criteria
     by_search = [(0.0, 100.0), *((100 * max(0.0, row.worst), 100 * row.left) for row in sets)]
-    axis.step(*zip(*by_search, strict=True), where="post", color=theme.rise, linewidth=1.4)
+    axis.step(*zip(*undominated(by_search), strict=True), where="post", color=theme.rise, linewidth=1.4)
     axis.plot(
         *zip(*by_search, strict=True), "o", color=theme.rise, markersize=4.5, label="by likelihood, in the search"
     )
