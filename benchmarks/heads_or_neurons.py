@@ -56,7 +56,10 @@ def page() -> Iterator[str]:
     yield ""
     yield "## What could be had: real answers on `choose`"
     yield ""
-    yield "Sets that were tried, by the parameters that they zero. *Worst*: the retained task that loses most."
+    yield (
+        "Sets that were tried, by the parameters that they zero. *Worst*: the retained task that loses most, of those "
+        "that were asked: a set that costs too much is asked no further."
+    )
     yield ""
     yield "| capability | parameters zeroed | units | few-shot | worst retained |"
     yield "|---|--:|---|--:|--:|"

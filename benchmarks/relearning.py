@@ -5,7 +5,7 @@
         --work build/real-work --out build/hardened
     python -m benchmarks.relearning --edit heads=cards/addition --edit neurons=build/real --edit hardened=build/hardened
     python -m benchmarks.relearning --dtype bfloat16 --result relearning-capitals.md --edit heads=cards/capitals \
-        --edit neurons=cards/capitals-neurons
+        --edit "neurons, two formats=cards/capitals-two-formats" --edit "neurons, three formats=cards/capitals-neurons"
 
 The edits are attacked as `editkit audit --only relearning --only token-nats` does: all weights, the zeroed slices held,
 lessons and scored examples in other clusters, beside the same course with each answer another's, all on the first
@@ -81,7 +81,7 @@ def page(found: dict[str, tuple[Edit, Attacks]], dtype: str) -> str:
 
 
 _TEXT = (
-    "# Relearning: heads, neurons, hardened neurons",
+    "# Relearning after a removal",
     "",
     "`{task}` in SmolLM2-135M-Instruct, {dtype}, AdamW 3e-5, batches of 8, 60 answers in other clusters than the 60",
     "scored examples, zeroed slices held (`python -m benchmarks.relearning`). Scores in %. One seed.",
