@@ -10,7 +10,7 @@ are not sent again.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from editkit.errors import EditkitError, IntegrityError
 from editkit.hub.changes import LocalFile, Operation, is_same, needed, sent_again, strangers
 from editkit.hub.preflight import Allow, Preflight, preflight
 from editkit.hub.release import Release, read_release
-from editkit.hub.remote import RemoteFile, ask, connect, listing, read_bytes
+from editkit.hub.remote import Answer, RemoteFile, ask, connect, listing, read_bytes
 from editkit.units import show
 from editkit.writing import manifest
 
@@ -184,14 +184,37 @@ def _commit(
     from huggingface_hub.constants import REGEX_COMMIT_OID
 
     head = checked.head if checked.head and REGEX_COMMIT_OID.fullmatch(checked.head) else None
-    return api.create_commit(
-        checked.repo,
-        [made for operation in operations if (made := _as_commit_operation(operation, release.edit.base, files))],
-        commit_message=_title(release.edit),
-        commit_description=_description(release),
-        create_pr=create_pr,
-        parent_commit=head,
-    )
+
+    def commit() -> Any:
+        made = (_as_commit_operation(operation, release.edit.base, files) for operation in operations)
+        return api.create_commit(
+            checked.repo,
+            [each for each in made if each],
+            commit_message=_title(release.edit),
+            commit_description=_description(release),
+            create_pr=create_pr,
+            parent_commit=head,
+        )
+
+    return with_fresh_clients(commit)
+
+
+CLOSED, RESETS = "client has been closed", 3
+
+
+def with_fresh_clients(commit: Callable[[], Answer]) -> Answer:
+    """The commit, begun again where its client was closed: what has arrived is not sent again.
+
+    The uploads of a commit share a client, and huggingface_hub closes it under all of them when one loses its
+    connection.
+    """
+    for _ in range(RESETS):
+        try:
+            return commit()
+        except RuntimeError as error:
+            if CLOSED not in f"{error} {error.__cause__}":
+                raise
+    return commit()
 
 
 def _as_commit_operation(operation: Operation, base: Base, files: Files) -> Any:

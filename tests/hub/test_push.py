@@ -18,6 +18,7 @@ from editkit.errors import EditkitError, IntegrityError
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.provenance import BaseModel
 from editkit.hub import Allow, pull_verify, push
+from editkit.hub.push import with_fresh_clients
 from editkit.render import evidence_folder
 from editkit.writing.manifest import NAME as MANIFEST
 from editkit.writing.verify import verify
@@ -275,3 +276,31 @@ def test_shards_that_the_server_has_and_cannot_copy_are_named(
     [note] = [note for note in found.notes if note.startswith("Uploaded again")]
     edited = {row["file"] for row in json.loads((out / MANIFEST).read_text())["edited"]}
     assert all((path.name in note) == (path.name not in edited) for path in out.glob("*.safetensors"))
+
+
+@pytest.mark.parametrize("resets", [1, 3, 4])
+def test_a_commit_whose_client_was_closed_under_it_is_begun_again(resets: int) -> None:
+    """If this fails: one upload of several loses its connection, and the whole push ends."""
+    calls: list[int] = []
+
+    def commit() -> str:
+        calls.append(1)
+        if len(calls) <= resets:
+            closed = RuntimeError("Cannot send a request, as the client has been closed.")
+            raise RuntimeError("Error while uploading 'model.safetensors' to the Hub.") from closed
+        return "done"
+
+    if resets > 3:
+        with pytest.raises(RuntimeError, match="while uploading"):
+            with_fresh_clients(commit)
+    else:
+        assert with_fresh_clients(commit) == "done" and len(calls) == resets + 1
+
+    def broken() -> str:
+        calls.append(1)
+        raise RuntimeError("Error while uploading 'model.safetensors' to the Hub.") from OSError("no space left")
+
+    calls.clear()
+    with pytest.raises(RuntimeError, match="while uploading"):
+        with_fresh_clients(broken)
+    assert len(calls) == 1, "other failures end at once"
