@@ -1,7 +1,8 @@
 """Plain removal and its peers under the same attacks.
 
     python -m benchmarks.unlearning --only organism      # its part of benchmarks/results/unlearning-peers.md
-    python -m benchmarks.unlearning --only real --edit build/real/editkit/edit.json
+    python -m benchmarks.unlearning --only real --dtype bfloat16 --edit heads=cards/addition \
+        --edit neurons=cards/addition-neurons --edit hardened=cards/addition-hardened
     python -m benchmarks.unlearning --only organism --method npo --tune      # only looks for a setting
 
 What was trained or asked is kept in build/unlearning, so the same command goes on where it was stopped.
@@ -29,6 +30,7 @@ METHODS: Mapping[str, Method] = {
     "rmu": rmu.prepare,
     "repselect": repselect.prepare,
 }
+NEURONS = ROOT / "cards" / "addition-neurons"
 PAGE = ROOT / "benchmarks" / "results" / "unlearning-peers.md"
 TITLES = {"organism": "Organism: swearing", "real": "SmolLM2-135M-Instruct: addition"}
 REMARKS = {
@@ -37,7 +39,7 @@ REMARKS = {
         "to work with them off. So plain removal finds the switch, and its relearning result cannot show more than a "
         "switch's. The twin that never swore has a tokenizer of its own, which spells the words in more pieces."
     ),
-    "real": "In float32. No model is at hand that never added: the control is each answer another's, or the base.",
+    "real": "In {dtype}. No model is at hand that never added: the control is each answer another's, or the base.",
 }
 
 
@@ -47,7 +49,8 @@ def main() -> None:
     parser.add_argument("--method", action="append", choices=METHODS, help="Default: all; fewer write no page.")
     parser.add_argument("--tune", action="store_true", help="Only look for settings.")
     parser.add_argument("--model", type=Path, default=REAL, help="Of real.")
-    parser.add_argument("--edit", type=Path, default=ROOT / "build" / "real" / "editkit" / "edit.json", help="Of real.")
+    parser.add_argument("--edit", action="append", metavar="NAME=FOLDER", help="A removal's output, of real.")
+    parser.add_argument("--dtype", default="float32", help="Of real.")
     options = parser.parse_args()
     folder = ROOT / "build" / "unlearning" / options.only
     folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +58,9 @@ def main() -> None:
         if options.only == "organism":
             bench = organism_bench(store, folder)
         else:
-            bench = real_bench(store, folder, options.model, options.edit)
+            named = (edit.partition("=") for edit in options.edit or [f"neurons={NEURONS}"])
+            removals = {name: Path(path) for name, _, path in named}
+            bench = real_bench(store, folder, options.model, removals, options.dtype)
         for lines in compared(bench, options.method or list(METHODS), tuning=options.tune):
             print("\n".join(lines), flush=True)
             if not options.method and not options.tune:
@@ -65,7 +70,7 @@ def main() -> None:
 
 def compared(bench: Bench, names: list[str], *, tuning: bool) -> Iterator[list[str]]:
     """The section of a model, longer with each method; or what tuning found."""
-    findings = [] if tuning else [found(bench, removed(bench))]
+    findings = [] if tuning else [found(bench, removed(bench, edit)) for edit in bench.edits]
     for number, name in enumerate(names, 1):
         tuned = tune(bench, name, METHODS[name], GRIDS[bench.name][name])
         if tuning:
@@ -73,7 +78,7 @@ def compared(bench: Bench, names: list[str], *, tuning: bool) -> Iterator[list[s
             continue
         findings.append(found(bench, made(bench, name, METHODS[name], tuned)))
         rest = f" Not made yet: {', '.join(names[number:])}." if names[number:] else ""
-        yield section(bench, findings, [REMARKS[bench.name] + rest])
+        yield section(bench, findings, [REMARKS[bench.name].format(dtype=bench.ledger.model.dtype) + rest])
 
 
 if __name__ == "__main__":

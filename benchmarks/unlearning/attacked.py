@@ -56,10 +56,9 @@ def found(bench: Bench, peer: Peer) -> Finding:
     """Ask, then attack; what the store holds is not asked again."""
     trial = trial_of(bench.wanted, seed=bench.seed)
     before = trial.answers(bench.ledger)
-    units = bench.edit.units if peer.setting is None else ()
-    after = trial.answers(peer.arm.ledger, units, title=f"Answers, {peer.name}")
-    edit = bench.edit if peer.setting is None else Edit(bench.edit.base, frozenset())
-    attacks = audited(subject(bench, peer), {name: AUDITS[name] for name in COMMON}, edit)
+    after = trial.answers(peer.arm.ledger, peer.edit.units if peer.edit else (), title=f"Answers, {peer.name}")
+    edit = peer.edit or Edit(bench.ledger.model.source.base, frozenset())
+    attacks = audited(subject(bench, peer), {name: AUDITS[name] for name in bench.audits}, edit)
     retained = {task.name for task in bench.wanted.retain}
     pairs = [pair for pair in zip(before, after, strict=True) if pair[0].task.name in retained]
     return Finding(peer, tuple(trial.rows(before, after)), _together(pairs), attacks)
@@ -70,10 +69,11 @@ def subject(bench: Bench, peer: Peer) -> Subject:
 
     Without a model that never had the capability, it is the base as it is: it tells whether an attack destroys.
     """
+    edit = peer.edit or next(iter(bench.edits.values()))
     whole = subject_of(
-        *(bench.ledger, bench.edit.units, bench.wanted, bench.budget), never_had=bench.never_had, seed=bench.seed
+        *(bench.ledger, edit.units, bench.wanted, bench.budget), never_had=bench.never_had, seed=bench.seed
     )
-    if peer.setting is None:
+    if peer.edit:
         return whole
     control = replace(whole.control, out=NOTHING) if whole.control.lacks else Arm("base, as it is", bench.ledger)
     return replace(whole, edited=peer.arm, control=control)

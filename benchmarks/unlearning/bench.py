@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,8 @@ class Bench:
 
     Args:
         ledger: of the base.
-        edit: plain removal, as editkit found it.
+        edits: plain removals, as editkit found them, by name.
+        audits: the attacks, by name.
         never_had: a model of the same shape that never had the capability; None: there is none.
         folder: where models and tuning are kept, so that a run that was stopped goes on.
         budget: of the attacks.
@@ -32,9 +34,10 @@ class Bench:
     ledger: Ledger
     wanted: Capability
     lessons: Lessons
-    edit: Edit
+    edits: Mapping[str, Edit]
     never_had: Ledger | None
     folder: Path
     budget: Budget
+    audits: tuple[str, ...]
     choose: int = 60
     seed: int = 0

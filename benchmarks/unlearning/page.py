@@ -38,7 +38,16 @@ def with_section(page: str, title: str, lines: Sequence[str]) -> str:
 def section(bench: Bench, findings: Sequence[Finding], remarks: Sequence[str]) -> list[str]:
     """Tables and what they say, from the first finding, plain removal, and its peers."""
     lines = [*remarks, "", *_removals(findings), "", *_recovery(bench, findings), ""]
-    lines += [*_audits(findings), "", *_nats(findings), "", *_said(findings)]
+    lines += [*_audits(bench, findings), "", *_nats(findings), ""]
+    for own in (finding for finding in findings if finding.peer.edit):
+        lines += _said(bench, own, [finding for finding in findings if not finding.peer.edit])
+    missed = [_name(finding) for finding in findings if not finding.peer.within]
+    if missed:
+        why = "no setting of the grid took the target far enough within the damage budget"
+        lines += [f"Not compared here, as {why}: {', '.join(missed)}.", ""]
+    not_made = [name for name in COMMON if name not in bench.audits]
+    if not_made:
+        lines += [f"Not made here, for the time they take: {', '.join(not_made)}.", ""]
     left_out = "; ".join(f"*{name}*: {why}" for name, why in LEFT_OUT.items())
     return [*lines, f"Left out, as they do not apply to an unlearned model: {left_out}."]
 
@@ -73,8 +82,8 @@ def _recovery(bench: Bench, findings: Sequence[Finding]) -> Iterator[str]:
         yield f"| {_name(finding)} | {' | '.join(cells)} | {standing(finding.attacks).sentence} |"
 
 
-def _audits(findings: Sequence[Finding]) -> Iterator[str]:
-    names = [name for name in COMMON if any(finding.attacks.of(name) for finding in findings)]
+def _audits(bench: Bench, findings: Sequence[Finding]) -> Iterator[str]:
+    names = [name for name in bench.audits if any(finding.attacks.of(name) for finding in findings)]
     yield "R of the dose that brings most back, with its 95 % interval, and what the control scores under it:"
     yield ""
     yield "| audit | " + " | ".join(_name(finding) for finding in findings) + " |"
@@ -112,14 +121,14 @@ class _Measure:
     apart: float = 0.0
 
 
-def _measures(findings: Sequence[Finding]) -> Iterator[_Measure]:
+def _measures(bench: Bench, findings: Sequence[Finding]) -> Iterator[_Measure]:
     yield _Measure(
         "worst loss of a retained task",
         lambda each: -each.worst.delta.mean,
         lambda loss: f"{points(-loss)} points",
         apart=0.02,
     )
-    for name in [name for name in COMMON if name not in ("relearning", "token-nats")]:
+    for name in [name for name in bench.audits if name not in ("relearning", "token-nats")]:
         yield _Measure(
             f"what *{name}* brings back",
             lambda each, name=name: _share(each, name),
@@ -137,11 +146,11 @@ def _measures(findings: Sequence[Finding]) -> Iterator[_Measure]:
     yield _Measure("seconds to make", lambda each: each.peer.seconds, lambda seconds: f"{seconds:.1f}")
 
 
-def _said(findings: Sequence[Finding]) -> Iterator[str]:
+def _said(bench: Bench, own: Finding, others: Sequence[Finding]) -> Iterator[str]:
     """Where plain removal is beaten by a peer within the damage budget, and where it beats them all."""
-    own, peers = findings[0], [finding for finding in findings[1:] if finding.peer.within]
+    peers = [finding for finding in others if finding.peer.within]
     loses, wins, ties = [], [], []
-    for measure in _measures(findings):
+    for measure in _measures(bench, [own, *peers]):
         mine = measure.value(own)
         theirs = [(value, peer) for peer in peers if (value := measure.value(peer)) is not None]
         if mine is None or not theirs:
@@ -153,17 +162,10 @@ def _said(findings: Sequence[Finding]) -> Iterator[str]:
     for title, lines in (("Where it loses", loses), ("Where it wins", wins), ("As good as the best peer", ties)):
         yield f"**{title}.** {_name(own)[0].upper()}{_name(own)[1:]}: {'; '.join(lines) or 'nowhere'}."
         yield ""
-    missed = [_name(finding) for finding in findings[1:] if not finding.peer.within]
-    if missed:
-        yield (
-            "Not compared here, as no setting of the grid took the target far enough within the damage budget: "
-            f"{', '.join(missed)}."
-        )
-        yield ""
 
 
 def _name(finding: Finding) -> str:
-    return f"plain removal ({finding.peer.name})" if finding.peer.setting is None else finding.peer.name
+    return f"plain removal ({finding.peer.name})" if finding.peer.edit else finding.peer.name
 
 
 def _setting(finding: Finding) -> str:

@@ -23,6 +23,7 @@ from benchmarks.unlearning.tune import Setting, Tuned
 from editkit.audits.subject import Arm
 from editkit.audits.weights import slices
 from editkit.checkpoints.source import resolve
+from editkit.edit import Edit
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load_source
 
@@ -36,6 +37,7 @@ class Peer:
 
     Args:
         setting: how it was made; None: by plain removal, which has none.
+        edit: what plain removal took out; None: it is a peer.
         reached, within: whether the target was down on the examples that the setting was chosen on, and whether that
             was within the damage budget.
         seconds, tuning: of one CPU core, for making it and for finding its setting; None: not measured here.
@@ -45,6 +47,7 @@ class Peer:
     name: str
     arm: Arm
     setting: Setting | None
+    edit: Edit | None
     reached: bool
     within: bool
     seconds: float
@@ -52,10 +55,10 @@ class Peer:
     changed: float
 
 
-def removed(bench: Bench) -> Peer:
-    """Plain removal: the edit's slices are zero."""
-    model = bench.ledger.model
-    out = bench.ledger.knockout(bench.edit.units)[0]
+def removed(bench: Bench, name: str) -> Peer:
+    """Plain removal: the slices of the edit of this name are zero."""
+    model, edit = bench.ledger.model, bench.edits[name]
+    out = bench.ledger.knockout(edit.units)[0]
     started = time.process_time()
     zero = slices(model, out)
 
@@ -65,13 +68,13 @@ def removed(bench: Bench) -> Peer:
     after = {name: now(name, weight.detach()) for name, weight in model.network.named_parameters() if name in zero}
     seconds = time.process_time() - started
     changed = _changed(model, lambda name: after.get(name))
-    return Peer(f"{bench.edit.kind}s", Arm("edited", bench.ledger, out), None, True, True, seconds, None, changed)
+    return Peer(name, Arm("edited", bench.ledger, out), None, edit, True, True, seconds, None, changed)
 
 
 def made(bench: Bench, name: str, method: Method, tuned: Tuned) -> Peer:
     """The model under the setting that was chosen."""
     model, setting = bench.ledger.model, tuned.setting
-    key = f"{name}, {setting}, seed {bench.seed}, {bench.lessons.digest}, {model.source.base}"
+    key = f"{name}, {setting}, seed {bench.seed}, {bench.lessons.digest}, {model.source.base}, {model.dtype}"
     folder = bench.folder / "models" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     if not (folder / WRITTEN).exists():
         _write(bench, method, setting, folder)
@@ -80,7 +83,7 @@ def made(bench: Bench, name: str, method: Method, tuned: Tuned) -> Peer:
     weights = dict(loaded.network.named_parameters())
     arm = Arm("edited", replace(bench.ledger, model=loaded))
     changed = _changed(model, lambda each: weights[each].detach())
-    return Peer(name, arm, setting, tuned.reached, tuned.within, known["seconds"], tuned.seconds, changed)
+    return Peer(name, arm, setting, None, tuned.reached, tuned.within, known["seconds"], tuned.seconds, changed)
 
 
 def _write(bench: Bench, method: Method, setting: Setting, folder: Path) -> None:

@@ -119,7 +119,8 @@ def _course(
 ) -> tuple[tuple[Outcome, ...], float]:
     """One training, looked at on the way, until the target is down."""
     model, lessons = bench.ledger.model, bench.lessons
-    key = f"{name}, {own} {rate} {steps}, {bench.choose}, seed {bench.seed}, {lessons.digest}, {model.source.base}"
+    made = f"{bench.choose}, seed {bench.seed}, {lessons.digest}, {model.source.base}, {model.dtype}"
+    key = f"{name}, {own} {rate} {steps}, {made}"
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     kept = bench.folder / "courses" / f"{name}-{digest}.json"
     if kept.exists():

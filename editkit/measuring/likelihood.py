@@ -3,13 +3,19 @@
 One teacher-forced pass and no generation. The score is in [0, 1]: the geometric mean probability of the answer's
 tokens; for choices, the share of the right one among them. COAR (2404.11534) and ContextCite (2409.00729) regress on
 such scores too.
+
+Where the task names the right answer and the model wraps it in words ("The opposite of old is new. New things are"),
+its tokens alone are scored, after the words before them: a capability is in "new", and the other tokens, which stay
+likely when it is gone, would hide that.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -122,9 +128,25 @@ def _anchor(ledger: Ledger, task: Task, example: Example, cell: Cell) -> Anchor:
     if isinstance(first, Generate):
         tokens = tokenizer(cell.output, add_special_tokens=False)["input_ids"][:ANCHOR_TOKENS]
         text = tokenizer.decode(tokens) if len(tokens) == ANCHOR_TOKENS else cell.output
-        return Anchor(example, (Loglikelihood(first.prompt, text, first.chat),))
+        lead, answer = named(text, example.facts)
+        return Anchor(example, (Loglikelihood(first.prompt, answer, first.chat, lead),))
     choices = tuple(request for request in requests if isinstance(request, Loglikelihood))
     return Anchor(example, choices, accepted(task, example, len(choices)))
+
+
+def named(text: str, facts: Mapping[str, Any]) -> tuple[str, str]:
+    """The words before the right answer, and the right answer, where the text holds one that the facts name.
+
+    As whole words, in any case, the first of them; the blanks before it go with it. Else nothing, and the text.
+
+    >>> named("The capital of Peru is Lima. Lima lies", {"answer": "Lima"})
+    ('The capital of Peru is', ' Lima')
+    """
+    said = [facts.get(name) for name in ("answer", "answers")]
+    each = [answer for value in said for answer in (value if isinstance(value, list | tuple) else [value])]
+    wanted = [re.escape(str(answer)) for answer in each if answer not in (None, "")]
+    found = re.search(rf"\s*(?<!\w)(?:{'|'.join(wanted)})(?!\w)", text, re.IGNORECASE) if wanted else None
+    return (text[: found.start()], found.group()) if found else ("", text)
 
 
 def accepted(task: Task, example: Example, choices: int) -> int:

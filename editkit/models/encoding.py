@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from editkit.errors import EditkitError, first_line
@@ -88,6 +89,11 @@ def _whole(tokenizer: Any, request: Request) -> Encoded:
     if isinstance(request, Generate) and request.prefill:
         context, beginning = _whole(tokenizer, Loglikelihood(request.prompt, request.prefill, request.chat))
         return context + beginning, []
+    if isinstance(request, Loglikelihood) and request.lead:
+        lead = Loglikelihood(request.prompt, request.lead, request.chat)
+        context, answer = _whole(tokenizer, replace(lead, continuation=request.lead + request.continuation))
+        given = min(len(_whole(tokenizer, lead)[1]), len(answer) - 1)
+        return context + answer[:given], answer[given:]
     if request.chat and tokenizer.chat_template:
         context = tokenizer(_chat(tokenizer, request.prompt), add_special_tokens=False)["input_ids"]
         if isinstance(request, Generate):

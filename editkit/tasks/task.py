@@ -45,11 +45,22 @@ class Generate:
 
 @dataclass(frozen=True)
 class Loglikelihood:
-    """Ask how likely ``continuation`` is after ``prompt`` (teacher forced, natural log)."""
+    """Ask how likely ``continuation`` is after ``prompt`` (teacher forced, natural log).
+
+    Args:
+        lead: how the answer begins: it is given, and what follows it is asked.
+    """
 
     prompt: str
     continuation: str
     chat: bool = True
+    lead: str = ""
+
+    def __repr__(self) -> str:
+        """As of ``Generate``: a lead that is none is not named."""
+        named = {name: getattr(self, name) for name in ("prompt", "continuation", "chat")}
+        named |= {"lead": self.lead} if self.lead else {}
+        return f"Loglikelihood({', '.join(f'{name}={value!r}' for name, value in named.items())})"
 
 
 Request = Generate | Loglikelihood

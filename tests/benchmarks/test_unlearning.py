@@ -252,7 +252,8 @@ def bench(organism: LanguageModel, tmp_path: Path) -> Iterator[Bench]:
         ledger = Ledger(organism, store)
         edit = Edit(organism.source.base, frozenset(HEADS))
         budget = Budget("few", scored=6, others=3, lessons=(8,), steps=(1,), rates=(1e-3,))
-        yield Bench("organism", ledger, wanted, lessons_of(ledger, wanted), edit, None, tmp_path, budget, 6)
+        lessons = lessons_of(ledger, wanted)
+        yield Bench("organism", ledger, wanted, lessons, {"heads": edit}, None, tmp_path, budget, (), 6)
 
 
 def test_lessons_are_right_answers_of_both_sides(bench: Bench, organism: LanguageModel) -> None:
@@ -285,10 +286,12 @@ def test_a_peer_on_disk_is_the_peer_in_memory(bench: Bench, organism: LanguageMo
 
 
 def test_plain_removal_changes_few_bytes_and_peers_have_nothing_out(bench: Bench) -> None:
-    removal = removed(bench)
+    removal = removed(bench, "heads")
     numbers = sum(parameter.numel() for parameter in bench.ledger.model.network.parameters())
     assert 0 < removal.changed <= 4 * 8 * 144 / numbers
-    peer = replace(removal, setting=Setting(1.0, 1e-3, 1), arm=replace(removal.arm, out=bench.ledger.knockout()[0]))
+    peer = replace(
+        removal, setting=Setting(1.0, 1e-3, 1), edit=None, arm=replace(removal.arm, out=bench.ledger.knockout()[0])
+    )
     plain, other = subject(bench, removal), subject(bench, peer)
     assert plain.targets == other.targets and plain.others == other.others and plain.base == other.base
     assert plain.edited.out and not other.edited.out and not other.control.out and not other.control.lacks
