@@ -37,7 +37,7 @@ from editkit.measuring.attribution import gate_prior
 from editkit.measuring.ledger import Ledger
 from editkit.measuring.likelihood import LikelihoodMeasure, likelihood_measure
 from editkit.measuring.store import opened
-from editkit.removal.choose_set import LOOKED_AT, SHARE, candidates, lost
+from editkit.removal.search_sets import LOOKED_AT, SHARE, candidates, lost
 from editkit.tasks.builtin import FORMATS, TASKS
 from editkit.tasks.task import examples_of
 from editkit.units import show

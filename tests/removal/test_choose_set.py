@@ -22,21 +22,21 @@ from editkit.models.language_model import LanguageModel
 from editkit.removal import choose_set as choosing
 from editkit.removal import recipe as recipes
 from editkit.removal.capability import capability
-from editkit.removal.choose_set import (
+from editkit.removal.choose_set import choose_set
+from editkit.removal.harden import Hardened
+from editkit.removal.search_sets import (
     BY_CONTRAST,
     BY_EFFECT,
     FEWEST,
     Likelihoods,
     candidates,
-    choose_set,
     lost,
     nested,
-    ranked,
     strongest,
     with_parts,
 )
-from editkit.removal.harden import Hardened
 from editkit.removal.spare import smaller_sets
+from editkit.removal.try_sets import ranked
 from editkit.tasks.builtin import TASKS
 from editkit.tasks.task import Task, examples_of
 from editkit.units import Head, Neuron, Unit, parse
