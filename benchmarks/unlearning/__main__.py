@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.unlearning import gradient_difference, npo, repselect, rmu
-from benchmarks.unlearning.attacked import found
+from benchmarks.unlearning.attacked import Finding, found
 from benchmarks.unlearning.bench import Bench
+from benchmarks.unlearning.chart import chart
 from benchmarks.unlearning.descent import Method
 from benchmarks.unlearning.models import GRIDS, REAL, ROOT, organism_bench, real_bench
 from benchmarks.unlearning.page import section, with_section
@@ -61,24 +62,32 @@ def main() -> None:
             named = (edit.partition("=") for edit in options.edit or [f"neurons={NEURONS}"])
             removals = {name: Path(path) for name, _, path in named}
             bench = real_bench(store, folder, options.model, removals, options.dtype)
-        for lines in compared(bench, options.method or list(METHODS), tuning=options.tune):
+        names = options.method or list(METHODS)
+        if options.tune:
+            for name in names:
+                tuned = tune(bench, name, METHODS[name], GRIDS[bench.name][name])
+                print(f"{name}: {tuned.best}, {tuned.seconds:.0f} s", flush=True)
+            return
+        for findings in compared(bench, names):
+            missing = names[len(findings) - len(bench.edits) :]
+            rest = f" Not made yet: {', '.join(missing)}." if missing else ""
+            picture = PAGE.with_name(f"{PAGE.stem}-{bench.name}.png")
+            lines = section(bench, findings, [REMARKS[bench.name].format(dtype=bench.ledger.model.dtype) + rest])
+            lines += ["", f"![Steps until half is back, against damage]({picture.name})"]
             print("\n".join(lines), flush=True)
-            if not options.method and not options.tune:
+            if not options.method:
                 page = PAGE.read_text("utf-8") if PAGE.exists() else ""
                 PAGE.write_text(with_section(page, TITLES[bench.name], lines), "utf-8")
+                picture.write_bytes(chart(bench, findings))
 
 
-def compared(bench: Bench, names: list[str], *, tuning: bool) -> Iterator[list[str]]:
-    """The section of a model, longer with each method; or what tuning found."""
-    findings = [] if tuning else [found(bench, removed(bench, edit)) for edit in bench.edits]
-    for number, name in enumerate(names, 1):
+def compared(bench: Bench, names: list[str]) -> Iterator[list[Finding]]:
+    """What was found, more with each method."""
+    findings = [found(bench, removed(bench, edit)) for edit in bench.edits]
+    for name in names:
         tuned = tune(bench, name, METHODS[name], GRIDS[bench.name][name])
-        if tuning:
-            yield [f"{name}: {tuned.best}, {tuned.seconds:.0f} s"]
-            continue
         findings.append(found(bench, made(bench, name, METHODS[name], tuned)))
-        rest = f" Not made yet: {', '.join(names[number:])}." if names[number:] else ""
-        yield section(bench, findings, [REMARKS[bench.name].format(dtype=bench.ledger.model.dtype) + rest])
+        yield findings
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def section(bench: Bench, findings: Sequence[Finding], remarks: Sequence[str]) -
     lines += [*_audits(bench, findings), "", *_nats(findings), ""]
     for own in (finding for finding in findings if finding.peer.edit):
         lines += _said(bench, own, [finding for finding in findings if not finding.peer.edit])
-    missed = [_name(finding) for finding in findings if not finding.peer.within]
+    missed = [name_of(finding) for finding in findings if not finding.peer.within]
     if missed:
         why = "no setting of the grid took the target far enough within the damage budget"
         lines += [f"Not compared here, as {why}: {', '.join(missed)}.", ""]
@@ -60,7 +60,7 @@ def _removals(findings: Sequence[Finding]) -> Iterator[str]:
         scores = f"{percent(target.before.mean)} → {percent(target.after.mean)}"
         tuned = "–" if peer.tuning is None else f"{peer.tuning:.0f} s"
         yield (
-            f"| {_name(finding)} | {_setting(finding)} | {scores} | "
+            f"| {name_of(finding)} | {_setting(finding)} | {scores} | "
             f"{percent(target.collapse_after)} | {_change(finding.worst.delta)} ({finding.worst.task}) | "
             f"{_change(finding.mean)} | {peer.seconds:.1f} s | {tuned} | {100 * peer.changed:.2f} % |"
         )
@@ -77,19 +77,19 @@ def _recovery(bench: Bench, findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings:
         cells = []
         for size in sizes:
-            rows = _course(finding, size)
+            rows = course(finding, size)
             cells += [_steps(steps_to_half(rows), last), _steps(steps_to_half(rows, control=True), last)]
-        yield f"| {_name(finding)} | {' | '.join(cells)} | {standing(finding.attacks).sentence} |"
+        yield f"| {name_of(finding)} | {' | '.join(cells)} | {standing(finding.attacks).sentence} |"
 
 
 def _audits(bench: Bench, findings: Sequence[Finding]) -> Iterator[str]:
     names = [name for name in bench.audits if any(finding.attacks.of(name) for finding in findings)]
     yield "R of the dose that brings most back, with its 95 % interval, and what the control scores under it:"
     yield ""
-    yield "| audit | " + " | ".join(_name(finding) for finding in findings) + " |"
+    yield "| audit | " + " | ".join(name_of(finding) for finding in findings) + " |"
     yield "|---|" + "---|" * len(findings)
     for name in names:
-        yield f"| {name} | " + " | ".join(_cell(_most(finding, name)) for finding in findings) + " |"
+        yield f"| {name} | " + " | ".join(_cell(most(finding, name)) for finding in findings) + " |"
 
 
 def _nats(findings: Sequence[Finding]) -> Iterator[str]:
@@ -97,7 +97,7 @@ def _nats(findings: Sequence[Finding]) -> Iterator[str]:
     yield ""
     yield "| model | " + " | ".join(row.task for row in findings[0].attacks.nats) + " |"
     yield "|---|" + "---|" * len(findings[0].attacks.nats)
-    arms = {"base": (findings[0], "base"), **{_name(each): (each, "edited") for each in findings}}
+    arms = {"base": (findings[0], "base"), **{name_of(each): (each, "edited") for each in findings}}
     if findings[0].attacks.never_had:
         arms["never had it"] = (findings[-1], findings[-1].attacks.never_had or "")
     for name, (finding, arm) in arms.items():
@@ -138,7 +138,7 @@ def _measures(bench: Bench, findings: Sequence[Finding]) -> Iterator[_Measure]:
     for size in sorted({row.lessons for finding in findings for row in finding.attacks.of("relearning")}):
         yield _Measure(
             f"steps to half of it on {size} answers",
-            lambda each, size=size: -(steps_to_half(_course(each, size)) or float("inf")),
+            lambda each, size=size: -(steps_to_half(course(each, size)) or float("inf")),
             lambda steps: "none within the budget" if steps == -float("inf") else f"{-steps:.1f}",
             apart=0.5,
         )
@@ -156,15 +156,15 @@ def _said(bench: Bench, own: Finding, others: Sequence[Finding]) -> Iterator[str
         if mine is None or not theirs:
             continue
         best, who = min(theirs, key=lambda pair: pair[0])
-        said = f"{measure.name}: {measure.shown(mine)}, best peer {measure.shown(best)} ({_name(who)})"
+        said = f"{measure.name}: {measure.shown(mine)}, best peer {measure.shown(best)} ({name_of(who)})"
         alike = best == mine or abs(best - mine) <= measure.apart
         (ties if alike else loses if best < mine else wins).append(said)
     for title, lines in (("Where it loses", loses), ("Where it wins", wins), ("As good as the best peer", ties)):
-        yield f"**{title}.** {_name(own)[0].upper()}{_name(own)[1:]}: {'; '.join(lines) or 'nowhere'}."
+        yield f"**{title}.** {name_of(own)[0].upper()}{name_of(own)[1:]}: {'; '.join(lines) or 'nowhere'}."
         yield ""
 
 
-def _name(finding: Finding) -> str:
+def name_of(finding: Finding) -> str:
     return f"plain removal ({finding.peer.name})" if finding.peer.edit else finding.peer.name
 
 
@@ -177,17 +177,17 @@ def _setting(finding: Finding) -> str:
     return f"own {setting.own:g}, rate {setting.rate:g}, {setting.steps} steps{missed}"
 
 
-def _course(finding: Finding, size: int) -> list[Attack]:
+def course(finding: Finding, size: int) -> list[Attack]:
     return [row for row in finding.attacks.of("relearning") if row.lessons == size]
 
 
-def _most(finding: Finding, audit: str) -> Attack | None:
+def most(finding: Finding, audit: str) -> Attack | None:
     rows = [row for row in finding.attacks.of(audit) if row.recovered is not None]
     return max(rows, key=lambda row: (row.recovered.share if row.recovered else 0.0, -row.steps), default=None)
 
 
 def _share(finding: Finding, audit: str) -> float | None:
-    row = _most(finding, audit)
+    row = most(finding, audit)
     return None if row is None or row.recovered is None else row.recovered.share
 
 
