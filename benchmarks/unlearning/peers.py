@@ -24,6 +24,7 @@ from editkit.audits.subject import Arm
 from editkit.audits.weights import slices
 from editkit.checkpoints.source import resolve
 from editkit.edit import Edit
+from editkit.measuring.ledger import name_of
 from editkit.models.language_model import LanguageModel
 from editkit.models.loading import load_source
 
@@ -74,7 +75,7 @@ def removed(bench: Bench, name: str) -> Peer:
 def made(bench: Bench, name: str, method: Method, tuned: Tuned) -> Peer:
     """The model under the setting that was chosen."""
     model, setting = bench.ledger.model, tuned.setting
-    key = f"{name}, {setting}, seed {bench.seed}, {bench.lessons.digest}, {model.source.base}, {model.dtype}"
+    key = f"{name}, {setting}, seed {bench.seed}, {bench.lessons.digest}, {name_of(model.source.base)}, {model.dtype}"
     folder = bench.folder / "models" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     if not (folder / WRITTEN).exists():
         _write(bench, method, setting, folder)

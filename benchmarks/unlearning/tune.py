@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.unlearning.bench import REACHED, Bench
 from benchmarks.unlearning.descent import Method, Pace, unlearned
 from editkit.measuring.answers import task_scores
-from editkit.measuring.ledger import Ledger
+from editkit.measuring.ledger import Ledger, name_of
 from editkit.tasks.task import Task, examples_of
 
 
@@ -119,7 +119,7 @@ def _course(
 ) -> tuple[tuple[Outcome, ...], float]:
     """One training, looked at on the way, until the target is down."""
     model, lessons = bench.ledger.model, bench.lessons
-    made = f"{bench.choose}, seed {bench.seed}, {lessons.digest}, {model.source.base}, {model.dtype}"
+    made = f"{bench.choose}, seed {bench.seed}, {lessons.digest}, {name_of(model.source.base)}, {model.dtype}"
     key = f"{name}, {own} {rate} {steps}, {made}"
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     kept = bench.folder / "courses" / f"{name}-{digest}.json"
