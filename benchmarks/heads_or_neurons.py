@@ -21,7 +21,7 @@ from editkit.units import Head, Unit
 ROOT = Path(__file__).parents[1]
 RUNS = {
     "addition": ("addition", "addition-neurons"),
-    "capitals": ("capitals", "capitals-two-formats", "capitals-neurons"),
+    "capitals": ("capitals", "capitals-two-formats", "capitals-whole-answers", "capitals-neurons"),
     "past-tense": ("past-tense",),
     "plurals": ("plurals",),
 }
@@ -41,8 +41,8 @@ def page() -> Iterator[str]:
     yield (
         "SmolLM2-135M-Instruct. A head zeroes 64 x 576 parameters, a neuron 576. `python -m "
         "benchmarks.heads_or_neurons` reads the [cards](../../cards/README.md); scores in percent, changes in points. "
-        "One model, four capabilities, one seed. Neurons of capitals were searched in chat too, and 240 of them in the "
-        "reversed question; heads in few-shot alone. Past tense and plurals have no run by heads; within the budget "
+        "One model, four capabilities, one seed. Neurons of capitals were searched in chat too, and 240 and 128 of them in "
+        "the reversed question; heads in few-shot alone. Past tense and plurals have no run by heads; within the budget "
         "they took 3 points of past tense ([the real model](real-model.md))."
     )
     yield ""

@@ -5,7 +5,8 @@
         --work build/real-work --out build/hardened
     python -m benchmarks.relearning --edit heads=cards/addition --edit neurons=build/real --edit hardened=build/hardened
     python -m benchmarks.relearning --dtype bfloat16 --result relearning-capitals.md --edit heads=cards/capitals \
-        --edit "neurons, two formats=cards/capitals-two-formats" --edit "neurons, three formats=cards/capitals-neurons"
+        --edit "neurons, two formats=cards/capitals-two-formats" \
+        --edit "neurons, three formats=cards/capitals-whole-answers"
 
 The edits are attacked as `editkit audit --only relearning --only token-nats` does: all weights, the zeroed slices held,
 lessons and scored examples in other clusters, beside the same course with each answer another's, all on the first

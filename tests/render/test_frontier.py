@@ -13,7 +13,7 @@ import numpy as np
 from editkit.render import evidence_folder
 from editkit.render.frontier import rows, undominated
 
-CARD = Path(__file__).parents[2] / "cards" / "capitals-neurons"
+CARD = Path(__file__).parents[2] / "cards" / "capitals-whole-answers"
 
 
 def test_the_line_falls_and_no_set_lies_below_it() -> None:
