@@ -40,7 +40,11 @@ REMARKS = {
         "to work with them off. So plain removal finds the switch, and its relearning result cannot show more than a "
         "switch's. The twin that never swore has a tokenizer of its own, which spells the words in more pieces."
     ),
-    "real": "In {dtype}. No model is at hand that never added: the control is each answer another's, or the base.",
+    "real": (
+        "In {dtype}. No model is at hand that never added: the control is each answer another's, or the base. Peers "
+        "are trained on right answers of the retained tasks as well, which score higher for it; those of plain removal "
+        "are not."
+    ),
 }
 
 

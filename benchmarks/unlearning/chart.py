@@ -26,7 +26,8 @@ def chart(bench: Bench, findings: Sequence[Finding]) -> bytes:
         figure.set_size_inches(7.2, 4.2)
         axes = figure.add_subplot()
         [size] = {max(row.lessons for row in finding.attacks.of("relearning")) for finding in findings}
-        for finding in findings:
+        above = 0
+        for finding in sorted(findings, key=lambda each: each.worst.delta.mean):
             half = steps_to_half(course(finding, size))
             row = most(finding, "prefill")
             back = None if row is None or row.recovered is None else min(1.0, max(0.0, row.recovered.share))
@@ -34,7 +35,10 @@ def chart(bench: Bench, findings: Sequence[Finding]) -> bytes:
             colour = theme.soft if back is None else theme.good if back <= 0.1 else theme.bad
             axes.scatter(*at, s=55, color=colour, marker="o" if finding.peer.edit else "s", zorder=3)
             said = f"{name_of(finding)}{'' if back is None else f', begun answer {100 * back:.0f} %'}"
-            axes.annotate(said, at, textcoords="offset points", xytext=(7, 4), fontsize=8, color=theme.ink)
+            up = 4 if half is not None else 8 + 13 * above  # those that did not come back are in one line
+            above += half is None
+            line = {"arrowstyle": "-", "color": theme.line, "shrinkB": 3}
+            axes.annotate(said, at, (7, up), textcoords="offset points", fontsize=8, color=theme.ink, arrowprops=line)
         axes.set_yscale("log")
         ticks = [step for step in bench.budget.steps if step <= last]
         axes.set_yticks([*ticks, last * 1.35], [*map(str, ticks), f"> {last}"])

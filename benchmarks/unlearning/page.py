@@ -187,8 +187,9 @@ def most(finding: Finding, audit: str) -> Attack | None:
 
 
 def _share(finding: Finding, audit: str) -> float | None:
+    """From 0 to 1: beyond, little was gone that could come back, or chance has the word."""
     row = most(finding, audit)
-    return None if row is None or row.recovered is None else row.recovered.share
+    return None if row is None or row.recovered is None else min(1.0, max(0.0, row.recovered.share))
 
 
 def _cell(row: Attack | None) -> str:
