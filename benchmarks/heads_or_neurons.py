@@ -41,7 +41,7 @@ def page() -> Iterator[str]:
     yield (
         "SmolLM2-135M-Instruct. A head zeroes 64 x 576 parameters, a neuron 576. `python -m "
         "benchmarks.heads_or_neurons` reads the [cards](../../cards/README.md); scores in percent, changes in points. "
-        "One model, four capabilities, one seed. Neurons of capitals were searched in chat too, and 240 and 128 of them "
+        "One model, four capabilities, one seed. Neurons of capitals were searched in chat too, 240 and 128 of them "
         "in the reversed question; heads in few-shot alone. Past tense and plurals have no run by heads; within the "
         "budget they took 3 points of past tense ([the real model](real-model.md))."
     )
