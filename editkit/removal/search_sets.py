@@ -29,6 +29,8 @@ from editkit.units import Head, Neuron, Unit
 
 BY_EFFECT, BY_CONTRAST, LOOKED_AT = 12, 8, 36
 """Candidates: the first by effect on the target, and as many by target drop minus mean damage among the first 36."""
+BESIDE = 3
+"""Of heads beside neurons so few are candidates: neurons remove more for less, and each head is many more sets."""
 Group = tuple[Unit, ...]
 """Units that are out together or not at all: one candidate of the search."""
 Within = Callable[[Group, FrontierPoint], FrontierPoint | None]
@@ -176,17 +178,17 @@ def _heads(localization: Localization, measures_of: MeasuresOf, *, beside: bool)
     """Every candidate among the heads, a group of its own, the best by contrast first.
 
     Args:
-        beside: neurons are candidates too: of heads only those that give the target more than they give others.
+        beside: neurons are candidates too: of the first heads by effect a few that give others less than the target.
     """
     heads = [effect.unit for effect in localization.order if isinstance(effect.unit, Head)]
-    ranked: list[Group] = [(head,) for head in heads[:LOOKED_AT]]
+    ranked: list[Group] = [(head,) for head in heads[: BY_EFFECT if beside else LOOKED_AT]]
     if not ranked:
         return []
     drops, damages = measures_of(ranked)
     alone = np.eye(len(ranked), dtype=bool)
     contrast = drops(alone).min(axis=1) - np.maximum(damages(alone), 0).mean(axis=1)
     chosen = sorted(candidates(len(ranked), contrast), key=lambda at: -contrast[at])
-    return [ranked[at] for at in chosen if contrast[at] > 0 or not beside]
+    return [ranked[at] for at in chosen if contrast[at] > 0][:BESIDE] if beside else [ranked[at] for at in chosen]
 
 
 def _blocks(localization: Localization) -> list[Group]:
