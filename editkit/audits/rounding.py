@@ -2,11 +2,16 @@
 (2410.16454: 21 % to 83 % at 4 bits); exact zeros stay zero.
 
 8 bits: one scale a row. 4 bits: a scale and a zero for each 64 numbers of a row. The output matrix stays as it is.
+Where torchao is installed, its own 8 and 4 bits too.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
 
 import numpy as np
 import torch
@@ -21,7 +26,15 @@ GROUP = 64
 
 
 def audit(subject: Subject, rng: np.random.Generator) -> Iterator[Attack]:
-    return rows(subject, "rounding", [WeightAttack("8 bits", _to_8), WeightAttack("4 bits", _to_4)])
+    return rows(subject, "rounding", attacks())
+
+
+def attacks() -> list[WeightAttack]:
+    """Those that can be made here."""
+    own = [WeightAttack("8 bits", _to_8), WeightAttack("4 bits", _to_4)]
+    if not find_spec("torchao"):
+        return own
+    return [*own, WeightAttack("8 bits by torchao", _by_torchao(8)), WeightAttack("4 bits by torchao", _by_torchao(4))]
 
 
 def _to_8(model: LanguageModel, zero: Parts) -> Change:
@@ -43,6 +56,23 @@ def _to_4(model: LanguageModel, zero: Parts) -> Change:
         return ((whole + origin) * scale).flatten(1)[:, :width]
 
     return _each(model, zero, rounded)
+
+
+def _by_torchao(bits: int) -> Callable[[LanguageModel, Parts], Change]:
+    """Weights alone, symmetric: 8 bits with a scale a row, 4 bits with one for each 64 numbers, or fewer to fit."""
+
+    def rounded(weight: torch.Tensor) -> torch.Tensor:
+        logging.getLogger("torchao").setLevel(logging.ERROR)  # it tells of each kernel that is for other machines
+        ao = import_module("torchao.quantization")
+        group = ao.PerGroup(math.gcd(weight.shape[1], GROUP))
+        four = torch.int4  # pyright: ignore[reportAttributeAccessIssue]
+        config = ao.Int8WeightOnlyConfig() if bits == 8 else ao.IntxWeightOnlyConfig(four, group)
+        layer = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=False, device=weight.device)
+        layer.weight = torch.nn.Parameter(weight, requires_grad=False)
+        ao.quantize_(layer, config)
+        return layer.weight.dequantize()
+
+    return lambda model, zero: _each(model, zero, rounded)
 
 
 def _each(model: LanguageModel, zero: Parts, rounded: Callable[[torch.Tensor], torch.Tensor]) -> Change:
