@@ -7,7 +7,6 @@ Where torchao is installed, its own 8 and 4 bits too.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -62,7 +61,6 @@ def _by_torchao(bits: int) -> Callable[[LanguageModel, Parts], Change]:
     """Weights alone, symmetric: 8 bits with a scale a row, 4 bits with one for each 64 numbers, or fewer to fit."""
 
     def rounded(weight: torch.Tensor) -> torch.Tensor:
-        logging.getLogger("torchao").setLevel(logging.ERROR)  # it tells of each kernel that is for other machines
         ao = import_module("torchao.quantization")
         group = ao.PerGroup(math.gcd(weight.shape[1], GROUP))
         four = torch.int4  # pyright: ignore[reportAttributeAccessIssue]
