@@ -41,9 +41,9 @@ REMARKS = {
         "switch's. The twin that never swore has a tokenizer of its own, which spells the words in more pieces."
     ),
     "real": (
-        "In {dtype}. No model is at hand that never added: the control is each answer another's, or the base. Peers "
-        "are trained on right answers of the retained tasks as well, which score higher for it; those of plain removal "
-        "are not."
+        "In {dtype}. No model is at hand that never added: the control is each answer another's, or the base. Gradient "
+        "difference and NPO are trained on right answers of the retained tasks as well; RMU holds their hidden states, "
+        "RepSelect has no such term."
     ),
 }
 

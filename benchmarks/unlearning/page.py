@@ -22,8 +22,9 @@ HEAD = """# Peers under the same attacks
 removal beside four ways to unlearn (`benchmarks/unlearning/`: a file each, with what its paper says and what is ours),
 all given the same answers of `locate` examples. Each has the setting, of a small grid, that costs retained tasks least
 on `choose` examples among those that leave at most {reached} % of the target. All numbers below are of `report`
-examples, scores in percent, changes in points, seconds of one CPU core. One seed. *repselect* follows the abstract of
-its paper, the rest of which was not at hand: its column says nothing of the paper's own settings.
+examples, scores in percent, changes in points, seconds of one CPU core, of plain removal without the search for its
+units. One seed. *repselect* follows the abstract of its paper, the rest of which was not at hand: its column says
+nothing of the paper's own settings.
 """
 
 
@@ -143,7 +144,6 @@ def _measures(bench: Bench, findings: Sequence[Finding]) -> Iterator[_Measure]:
             apart=0.5,
         )
     yield _Measure("bytes changed", lambda each: each.peer.changed, lambda share: f"{100 * share:.2f} %")
-    yield _Measure("seconds to make", lambda each: each.peer.seconds, lambda seconds: f"{seconds:.1f}")
 
 
 def _said(bench: Bench, own: Finding, others: Sequence[Finding]) -> Iterator[str]:
