@@ -128,23 +128,24 @@ def _anchor(ledger: Ledger, task: Task, example: Example, cell: Cell) -> Anchor:
     if isinstance(first, Generate):
         tokens = tokenizer(cell.output, add_special_tokens=False)["input_ids"][:ANCHOR_TOKENS]
         text = tokenizer.decode(tokens) if len(tokens) == ANCHOR_TOKENS else cell.output
-        lead, answer = named(text, example.facts)
+        lead, answer = right_words(text, example.facts)
         return Anchor(example, (Loglikelihood(first.prompt, answer, first.chat, lead),))
     choices = tuple(request for request in requests if isinstance(request, Loglikelihood))
     return Anchor(example, choices, accepted(task, example, len(choices)))
 
 
-def named(text: str, facts: Mapping[str, Any]) -> tuple[str, str]:
+def right_words(text: str, facts: Mapping[str, Any]) -> tuple[str, str]:
     """The words before the right answer, and the right answer, where the text holds one that the facts name.
 
-    As whole words, in any case, the first of them; the blanks before it go with it. Else nothing, and the text.
+    As whole words, in any case, the first of them, the longest that begins there; the blanks before it go with it. Else
+    nothing, and the text.
 
-    >>> named("The capital of Peru is Lima. Lima lies", {"answer": "Lima"})
+    >>> right_words("The capital of Peru is Lima. Lima lies", {"answer": "Lima"})
     ('The capital of Peru is', ' Lima')
     """
     said = [facts.get(name) for name in ("answer", "answers")]
     each = [answer for value in said for answer in (value if isinstance(value, list | tuple) else [value])]
-    wanted = [re.escape(str(answer)) for answer in each if answer not in (None, "")]
+    wanted = sorted((re.escape(str(answer)) for answer in each if answer not in (None, "")), key=len, reverse=True)
     found = re.search(rf"\s*(?<!\w)(?:{'|'.join(wanted)})(?!\w)", text, re.IGNORECASE) if wanted else None
     return (text[: found.start()], found.group()) if found else ("", text)
 

@@ -12,7 +12,6 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from editkit.errors import EditkitError, first_line
@@ -89,19 +88,21 @@ def _whole(tokenizer: Any, request: Request) -> Encoded:
     if isinstance(request, Generate) and request.prefill:
         context, beginning = _whole(tokenizer, Loglikelihood(request.prompt, request.prefill, request.chat))
         return context + beginning, []
-    if isinstance(request, Loglikelihood) and request.lead:
-        lead = Loglikelihood(request.prompt, request.lead, request.chat)
-        context, answer = _whole(tokenizer, replace(lead, continuation=request.lead + request.continuation))
-        given = min(len(_whole(tokenizer, lead)[1]), len(answer) - 1)
-        return context + answer[:given], answer[given:]
     if request.chat and tokenizer.chat_template:
         context = tokenizer(_chat(tokenizer, request.prompt), add_special_tokens=False)["input_ids"]
         if isinstance(request, Generate):
             return context, []
-        return context, tokenizer(request.continuation, add_special_tokens=False)["input_ids"]
-    if isinstance(request, Generate):
+        lead, answer = (
+            tokenizer(text, add_special_tokens=False)["input_ids"] if text else []
+            for text in (request.lead, request.lead + request.continuation)
+        )
+    elif isinstance(request, Generate):
         return _read(tokenizer, request.prompt) or [_start(tokenizer)], []
-    return _split(tokenizer, request.prompt, request.continuation)
+    else:
+        context, answer = _split(tokenizer, request.prompt, request.lead + request.continuation)
+        lead = _split(tokenizer, request.prompt, request.lead)[1] if request.lead else []
+    given = max(0, min(len(lead), len(answer) - 1))  # something is left to ask, even where both are one token
+    return context + answer[:given], answer[given:]
 
 
 def _chat(tokenizer: Any, prompt: str) -> str:

@@ -38,9 +38,7 @@ class Generate:
 
     def __repr__(self) -> str:
         """Measurements are kept under it, many from before there was a beginning or a draw: so none is not named."""
-        named = {name: getattr(self, name) for name in ("prompt", "max_new_tokens", "chat", "stop")}
-        named |= {name: value for name in ("prefill", "draw") if (value := getattr(self, name))}
-        return f"Generate({', '.join(f'{name}={value!r}' for name, value in named.items())})"
+        return _named(self, ("prompt", "max_new_tokens", "chat", "stop"), ("prefill", "draw"))
 
 
 @dataclass(frozen=True)
@@ -58,9 +56,13 @@ class Loglikelihood:
 
     def __repr__(self) -> str:
         """As of ``Generate``: a lead that is none is not named."""
-        named = {name: getattr(self, name) for name in ("prompt", "continuation", "chat")}
-        named |= {"lead": self.lead} if self.lead else {}
-        return f"Loglikelihood({', '.join(f'{name}={value!r}' for name, value in named.items())})"
+        return _named(self, ("prompt", "continuation", "chat"), ("lead",))
+
+
+def _named(request: object, always: Sequence[str], sometimes: Sequence[str]) -> str:
+    """As a dataclass shows itself, without those of ``sometimes`` that are empty."""
+    fields = [*always, *(name for name in sometimes if getattr(request, name))]
+    return f"{type(request).__name__}({', '.join(f'{name}={getattr(request, name)!r}' for name in fields)})"
 
 
 Request = Generate | Loglikelihood

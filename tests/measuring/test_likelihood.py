@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from editkit.measuring.ledger import Ledger
-from editkit.measuring.likelihood import likelihood_measure, named
+from editkit.measuring.likelihood import likelihood_measure, right_words
 from editkit.measuring.store import opened
 from editkit.models.language_model import LanguageModel
 from editkit.tasks.builtin import TASKS
@@ -27,12 +27,13 @@ from editkit.tasks.task import Likelihood, Loglikelihood
         ("It is grey.", {"answer": ["gray", "grey"]}, "It is", " grey"),
         ('The opposite is "c++"!', {"answer": "c++"}, 'The opposite is "', "c++"),
         ("It is limestone.", {"answer": "lime"}, "", "It is limestone."),
+        ("It is New York.", {"answers": ["New", "New York"]}, "It is", " New York"),
         ("Damn.", {}, "", "Damn."),
         ("Damn.", {"answer": "", "answers": None}, "", "Damn."),
     ],
 )
 def test_the_right_answer_is_found_among_its_words(text: str, facts: dict, lead: str, answer: str) -> None:
-    assert named(text, facts) == (lead, answer)
+    assert right_words(text, facts) == (lead, answer)
 
 
 @pytest.mark.parametrize("chat", [True, False])
