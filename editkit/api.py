@@ -7,8 +7,6 @@ result = remove_capability("swear", out="no-swear")
 from __future__ import annotations
 
 import datetime
-import json
-import shlex
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,6 +38,7 @@ from editkit.progress import Stages, silent
 from editkit.removal import comparison, find_heads
 from editkit.removal import recipe as recipes
 from editkit.removal.capability import Capability, capability
+from editkit.removal.command import as_command
 from editkit.removal.comparison import Later, Standings
 from editkit.removal.fresh import fresh_examples
 from editkit.removal.locate import locate
@@ -189,7 +188,9 @@ def remove_capability(
         with opened(work.store) as store:
             own = fresh_examples(store, source.base, wanted, seed=seed, dtype=str(dtype))
     live = model if isinstance(model, LanguageModel) else _loaded(source, placement, session.stages)
-    command = session.command or _as_command(name, changes, wanted.recipe, live, out=target, seed=seed, fresh=fresh)
+    command = session.command or as_command(
+        name, changes, wanted.recipe, live, out=target, seed=seed, fresh=fresh, workers=flags_of(live.asked.pool)
+    )
     run = Run(wanted, target, seed, command, _today(), own)
     outcome = remove(live, run, work, stages=session.stages)
     if wanted.recipe.audits == "none":
@@ -404,47 +405,3 @@ def _capability(
     recipe = name if isinstance(name, Recipe) else recipes.read(str(name))
     folder = Path(".") if isinstance(name, Recipe) else Path(name).parent
     return capability(recipes.changed(recipe, changes), folder=folder, allow_code=session.allow_code)
-
-
-_FLAGS = ("method", "heads", "units", "choose", "goal", "damage", "accept", "harden", "audits")
-"""Keys of the recipe that the command line sets."""
-
-
-def _as_command(
-    name: str | Path | Recipe,
-    changes: Mapping[str, Any],
-    recipe: Recipe,
-    live: LanguageModel,
-    *,
-    out: Path,
-    seed: int,
-    fresh: bool,
-) -> str:
-    """What to type for the same run. A comment says what no flag can.
-
-    Args:
-        recipe: with the changes made.
-        live: its placement becomes flags where it was asked for by name.
-    """
-    told = {key: getattr(recipe, key) for key in _FLAGS if key in changes}
-    if "damage" in told:
-        told["damage"] = f"{recipe.damage.each},{recipe.damage.mean}"
-    if not live.source.bundled:
-        told = {"model": live.source.base.model, **told}
-    placed = {"device": live.asked.device, "dtype": live.asked.dtype}
-    told |= {key: value for key, value in placed.items() if isinstance(value, str) and value != "auto"}
-    flags = [
-        word for key, value in told.items() for word in ([f"--{key}"] if value is True else [f"--{key}", str(value)])
-    ]
-    if "also" in changes and all(isinstance(task, str) for task in recipe.also):
-        flags += [word for task in recipe.also for word in ("--also", str(task))]
-        told |= {"also": None}
-    flags += ["--trust-remote-code"] if live.asked.trust_remote_code else []
-    flags += ["--fresh"] if fresh else []
-    flags += flags_of(live.asked.pool)
-    file = "recipe.yaml" if isinstance(name, Recipe) else str(name)
-    command = shlex.join(["editkit", "remove-capability", file, *flags, "--out", str(out), "--seed", str(seed)])
-    if isinstance(name, Recipe):
-        return f"# recipe.yaml: the recipe that is given below\n{command}"
-    others = {key: value for key, value in recipe.model_dump(mode="json").items() if key in changes and key not in told}
-    return f"# with these changes to the recipe: {json.dumps(others)}\n{command}" if others else command
