@@ -38,15 +38,15 @@ class Criteria:
         damage_each: no retained task may lose more than this.
         damage_mean: nor may their mean.
         level: a retained task is *kept* at a p of at most this: ``TWICE`` where tasks may be looked at twice.
-        passing, open: ``PASSING`` and ``OPEN``; other numbers in reports of an older editkit, which hold neither.
+        passing, open: ``PASSING`` and ``OPEN``; while sets are tried, on few examples, the whole budget passes.
     """
 
     goal: float = 0.15
     damage_each: float = 0.05
     damage_mean: float = 0.03
     level: float = ALPHA
-    passing: float = 1.0
-    open: float = 0.5
+    passing: float = PASSING
+    open: float = OPEN
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ def _damage(row: Row, criteria: Criteria) -> tuple[bool, str]:
         text += (
             f"; about {needed(row.flips, budget):,} {units} would show it, if nothing is lost; here are {row.flips.n:,}"
         )
-    most = "the budget" if criteria.passing == 1 else _points(criteria.passing * budget)
+    most = _points(criteria.passing * budget)
     return within, f"{text}." if within else f"{text}. More was lost here than {most}, so it is not let through."
 
 

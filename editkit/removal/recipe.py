@@ -24,7 +24,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
 
 from editkit.errors import EditkitError
-from editkit.evidence.verdict import OPEN, PASSING, Criteria, level
+from editkit.evidence.verdict import Criteria, level
 from editkit.removal.complaints import nearest, validated
 from editkit.tasks import strict_yaml
 
@@ -141,7 +141,7 @@ class Recipe(Strict):
 
     @property
     def criteria(self) -> Criteria:
-        return Criteria(self.goal, self.damage.each, self.damage.mean, level(self.examples.first), PASSING, OPEN)
+        return Criteria(self.goal, self.damage.each, self.damage.mean, level(self.examples.first))
 
 
 def read(name: str) -> Recipe:

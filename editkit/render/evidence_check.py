@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from editkit.evidence import examples
 from editkit.evidence.examples import answered
 from editkit.evidence.outcome import Outcome
 from editkit.evidence.recomputed import differences, recomputed
-from editkit.evidence.verdict import OPEN, PASSING, Criteria, level
+from editkit.evidence.verdict import Criteria, level
 from editkit.printable import printable
 from editkit.render import evidence_folder
 from editkit.writing import manifest
@@ -96,9 +96,8 @@ def _demanded(out: Path, outcome: Outcome) -> Iterator[str]:
         yield f"{manifest.NAME}: holds no recipe"
         return
     damage, first = recipe["damage"], recipe.get("examples", {}).get("first")  # older releases name none
-    older = Criteria(recipe["goal"], damage["each"], damage["mean"], level(first))
-    demanded = replace(older, passing=PASSING, open=OPEN)
-    if outcome.report.criteria not in (demanded, older):
+    demanded = Criteria(recipe["goal"], damage["each"], damage["mean"], level(first))
+    if outcome.report.criteria != demanded:
         yield f"{REPORT}: criteria: the recipe says {demanded}, found {outcome.report.criteria}"
     targets = 1 if isinstance(recipe["target"], str | dict) else len(recipe["target"])
     expected = {"target": targets, **{role: len(recipe[role]) for role in ("retain", "transfer", "also")}}

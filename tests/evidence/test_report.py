@@ -19,7 +19,7 @@ from editkit.evidence.row import Row
 from editkit.evidence.samples import labels
 from editkit.evidence.strong_heads import strong_heads
 from editkit.evidence.typed import typed
-from editkit.evidence.verdict import PASSING, Criteria
+from editkit.evidence.verdict import Criteria
 from editkit.measuring.store import Cell
 from editkit.removal.choose import kept
 from editkit.removal.trial import Sheet
@@ -198,7 +198,7 @@ def test_a_harmless_edit_passes_and_twice_the_budget_does_not(
 ) -> None:
     """200 examples, a budget of 5 points, 10 % churn."""
     source, runs, met = rng(3), 40, 0
-    criteria = Criteria(damage_each=0.05, damage_mean=0.05, passing=PASSING)
+    criteria = Criteria(damage_each=0.05, damage_mean=0.05)
     for _ in range(runs):
         rows = []
         for task in range(tasks):
@@ -212,13 +212,13 @@ def test_a_harmless_edit_passes_and_twice_the_budget_does_not(
 
 @pytest.mark.parametrize(("lost", "passes"), [(9, True), (10, False)])
 def test_what_is_not_shown_passes_below_the_budget_only(lost: int, passes: bool) -> None:
-    """Of 200, with a budget of 5 points: nine are nine tenths of it. Older reports keep their verdict."""
+    """Of 200, with a budget of 5 points: nine are nine tenths of it. A report that does not say so is judged by it."""
     rows = [REMOVED, compare("sort", "retain", scores(200, 200), scores(200 - lost, 200))]
-    today = Criteria(damage_each=0.05, damage_mean=0.05, passing=PASSING)
+    today = Criteria(damage_each=0.05, damage_mean=0.05)
     verdict = report.report(rows, criteria=today).verdict
     assert verdict.met == passes and ("More was lost here than 4.5, so" in verdict.reasons[0]) != passes
     older = {key: value for key, value in asdict(today).items() if key not in ("passing", "open")}
-    assert report.report(rows, criteria=typed(Criteria, older)).verdict.met
+    assert report.report(rows, criteria=typed(Criteria, older)).verdict == verdict
 
 
 def test_a_loss_of_seven_in_two_hundred_is_neither_kept_nor_let_through() -> None:
