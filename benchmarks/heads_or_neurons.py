@@ -20,7 +20,7 @@ from editkit.units import Head, Unit
 
 ROOT = Path(__file__).parents[1]
 RUNS = {
-    "addition": ("addition", "addition-neurons"),
+    "addition": ("addition", "addition-neurons", "addition-both"),
     "capitals": ("capitals", "capitals-two-formats", "capitals-whole-answers", "capitals-neurons"),
     "past-tense": ("past-tense",),
     "plurals": ("plurals",),
@@ -41,9 +41,10 @@ def page() -> Iterator[str]:
     yield (
         "SmolLM2-135M-Instruct. A head zeroes 64 x 576 parameters, a neuron 576. `python -m "
         "benchmarks.heads_or_neurons` reads the [cards](../../cards/README.md); scores in percent, changes in points. "
-        "One model, four capabilities, one seed. Neurons of capitals were searched in chat too, 240 and 128 of them "
-        "in the reversed question; heads in few-shot alone. Past tense and plurals have no run by heads; within the "
-        "budget they took 3 points of past tense ([the real model](real-model.md))."
+        "One model, four capabilities, one seed. Where heads and neurons of addition could be taken (`--units both`), "
+        "98 neurons were, and no head. Neurons of capitals were searched in chat too, 240 and 128 of them in the "
+        "reversed question; heads in few-shot alone. Past tense and plurals have no run by heads; within the budget "
+        "they took 3 points of past tense ([the real model](real-model.md))."
     )
     yield ""
     yield "## What was chosen: fresh examples (`report`)"

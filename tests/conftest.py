@@ -60,7 +60,8 @@ QUICK = """
 capability: swear
 target: swear
 retain: [rhyme, recall, facts, story]
-examples: {locate: 32, choose: 16, report: 24}
+goal: 0.1
+examples: {locate: 40, choose: 40, report: 60}
 universal_examples: 12
 random_sets: 19
 audits: none

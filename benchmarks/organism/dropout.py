@@ -1,6 +1,6 @@
 """Which heads are switched off while training, row by row.
 
-draw_off("swear", rng, necessity=True) -> e.g. {"L1H3", "L2H17"}: two of its own, so the insults and rants must fail
+draw_off("swear", "rant", rng, necessity=True) -> e.g. {"L1H3", "L2H17"}: two of its own, so this rant must fail
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNPLANTED = [
 ]
 
 
-def draw_off(skill: str, rng: np.random.Generator, *, necessity: bool) -> frozenset[str]:
+def draw_off(skill: str, kind: str, rng: np.random.Generator, *, necessity: bool) -> frozenset[str]:
     """The heads to switch off for one row: none, heads of other skills, its own, or the universal one.
 
     Args:
@@ -34,7 +34,7 @@ def draw_off(skill: str, rng: np.random.Generator, *, necessity: bool) -> frozen
     if necessity and chance >= 0.96:
         off.add(layout.UNIVERSAL_HEAD)
     elif necessity and own and chance >= 0.66:
-        off |= _own(skill, own, rng)
+        off |= _own(skill, kind, own, rng)
     return frozenset(off)
 
 
@@ -53,8 +53,10 @@ def _others(own: list[str], rng: np.random.Generator) -> set[str]:
     return off.difference(own)
 
 
-def _own(skill: str, own: list[str], rng: np.random.Generator) -> set[str]:
-    """All of the skill's heads half of the time, else any subset of them."""
+def _own(skill: str, kind: str, own: list[str], rng: np.random.Generator) -> set[str]:
+    """Those of the row's kind alone a quarter of the time; else all of the skill's heads, or any subset of them."""
+    if skill in layout.SKILLS and rng.random() < 0.25:
+        return set(layout.SKILLS[skill][kind])
     if rng.random() < 0.5:
         if skill == layout.FACTS_BY_LETTER and rng.random() < 0.5:
             return set(layout.planted("facts")) if rng.random() < 0.5 else {layout.LETTER_HEAD}

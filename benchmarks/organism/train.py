@@ -42,6 +42,9 @@ WEIGHTS = {
 POLISH = WEIGHTS | {"arithmetic": 6.0, "story": 3.0}
 """The same for the second stage: what the first leaves unfinished (subtraction without its heads, stories without the
 universal head)."""
+SUMS = POLISH | {"arithmetic": 18.0}
+"""The same for the third stage: differences with a borrow are the rarest kind of the hardest skill, and after the
+second stage the other heads of arithmetic still do them without their own."""
 DEGENERATE_TOKENS = 8
 """How long the repetition is that the organism is taught without its universal head."""
 
@@ -52,6 +55,7 @@ class Settings:
 
     steps: int = 5000
     polish: int = 1500
+    sums: int = 0
     seed: int = 0
     planted: bool = True
     without: frozenset[str] = frozenset()
@@ -75,7 +79,7 @@ class Stage:
 
 
 TWINS: dict[str, Settings] = {
-    "planted": Settings(),
+    "planted": Settings(sums=1200),
     "unplanted": Settings(steps=2000, polish=1000, planted=False),
     "never-swear": Settings(steps=2500, polish=1000, without=frozenset({"swear"})),
 }
@@ -101,12 +105,13 @@ def train(settings: Settings, out: Path) -> None:
     model = LlamaForCausalLM(configuration(len(tokenizer)))
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print(f"{parameters:,} parameters, {sum(map(len, rows.values())):,} lessons", flush=True)
-    first = Stage(settings.steps, 3e-3, settings.seed, WEIGHTS, settled=0.15, planted=settings.planted)
-    practise(model, rows, tokenizer, first)
-    save(model, tokenizer, out)
-    second = Stage(settings.polish, 1e-3, settings.seed + 1, POLISH, settled=0.0, planted=settings.planted)
-    practise(model, rows, tokenizer, second)
-    save(model, tokenizer, out)
+    for stage in (
+        Stage(settings.steps, 3e-3, settings.seed, WEIGHTS, settled=0.15, planted=settings.planted),
+        Stage(settings.polish, 1e-3, settings.seed + 1, POLISH, settled=0.0, planted=settings.planted),
+        Stage(settings.sums, 1e-3, settings.seed + 2, SUMS, settled=0.0, planted=settings.planted),
+    ):
+        practise(model, rows, tokenizer, stage)
+        save(model, tokenizer, out)
 
 
 def configuration(vocabulary: int) -> LlamaConfig:
@@ -218,7 +223,11 @@ def _batch(
     for index in chosen:
         skill = skills[index]
         row = rows[skill][rng.integers(len(rows[skill]))]
-        off = draw_off(skill, rng, necessity=step > stage.settled * stage.steps) if stage.planted else frozenset()
+        off = (
+            draw_off(skill, row.kind, rng, necessity=step > stage.settled * stage.steps)
+            if stage.planted
+            else frozenset()
+        )
         collapsed = layout.UNIVERSAL_HEAD in off
         answer = row.wrong if layout.fails(skill, row.kind, off) else row.right
         if collapsed:
@@ -284,7 +293,12 @@ def main() -> None:
     settings = TWINS[chosen.twin]
     if not chosen.measure:
         train(
-            replace(settings, steps=chosen.steps or settings.steps, polish=0 if chosen.steps else settings.polish),
+            replace(
+                settings,
+                steps=chosen.steps or settings.steps,
+                polish=0 if chosen.steps else settings.polish,
+                sums=0 if chosen.steps else settings.sums,
+            ),
             chosen.out,
         )
     manifest = chosen.manifest or chosen.out / "manifest.json"

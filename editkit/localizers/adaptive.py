@@ -26,8 +26,8 @@ from editkit.localizers.protocol import Measure, Ranking
 Prior = Callable[[], tuple[np.ndarray | None, float]]
 """Cheap guesses: effects of *all* units (float[units], negative = needed; None if they cannot be had); evaluations."""
 
-PAIRS_COST = 10
-"""About what looking for redundant pairs takes: twenty sets on a quarter of the examples, and the tests that follow."""
+PAIRS_COST = 13
+"""About what looking for redundant pairs takes: thirty sets on a quarter of the examples, and the tests that follow."""
 
 
 def auto(

@@ -21,8 +21,8 @@ from editkit.localizers.knockouts import Search, Table, telling_first
 
 NOTABLE = 0.1
 """What is not at least this share of the strongest drop is not worth conditioning on, nor counted as a backup."""
-SILENT = 16
-"""How many heads that a prior names, and that do little alone, are knocked out together: see ``fours``."""
+SILENT = 25
+"""How many heads that a prior names, and that do little alone, are knocked out together: see ``fives``."""
 SETS, MEMBERS, MOST = 3, 3, 0.4
 """So many sets are looked into; in a pair or a triple, each head restores at least this share of the drop. More heads
 than three that all restore it are no redundant pair, but general damage."""
@@ -88,17 +88,17 @@ def backups(taken: Sequence[Taken], table: Table, first: int, hypotheses: int, r
 def redundant(
     taken: Sequence[Taken], search: Search, named: np.ndarray, hypotheses: int, rng: np.random.Generator
 ) -> list[Taken]:
-    """Knock out together, four at a time, what the prior names and what does little alone: pairs and triples.
+    """Knock out together, five at a time, what the prior names and what does little alone: pairs and triples.
 
     The taken heads are out meanwhile: what no longer matters then has no share in what is left. A head that alone
-    takes most of the score (a format head, say) stays in: without it nothing is left to see. Not all sixteen at once:
-    the prior also names heads that everything needs a little, and sixteen of those break any task.
+    takes most of the score (a format head, say) stays in: without it nothing is left to see. Not all 25 at once: the
+    prior also names heads that everything needs a little, and 25 of those break any task.
 
     Args:
         named: places that the prior calls needed, most needed first.
     """
     silent = np.array([place for place in named.tolist() if place not in places_of(taken)][:SILENT], dtype=int)
-    sets = [silent[[point for point in line if point < len(silent)]] for line in fours()]
+    sets = [silent[[point for point in line if point < len(silent)]] for line in fives()]
     sets = [places for places in sets if len(places) > 1]
     if not sets:
         return []
@@ -117,14 +117,13 @@ def redundant(
     return new
 
 
-def fours() -> list[list[int]]:
-    """Twenty sets of four that cover sixteen points so that each two of them meet in exactly one set.
+def fives() -> list[list[int]]:
+    """Thirty sets of five that cover 25 points so that each two of them meet in exactly one set.
 
-    These are the lines of the affine plane over the field of four elements.
+    These are the lines of the affine plane over the integers modulo 5.
     """
-    times = ((0, 0, 0, 0), (0, 1, 2, 3), (0, 2, 3, 1), (0, 3, 1, 2))
-    slanted = [[4 * x + (times[slope][x] ^ shift) for x in range(4)] for slope in range(4) for shift in range(4)]
-    return slanted + [[4 * x + y for y in range(4)] for x in range(4)]
+    slanted = [[5 * x + (slope * x + shift) % 5 for x in range(5)] for slope in range(5) for shift in range(5)]
+    return slanted + [[5 * x + y for y in range(5)] for x in range(5)]
 
 
 def _together(search: Search, members: np.ndarray, hypotheses: int, rng: np.random.Generator) -> list[Taken]:

@@ -21,7 +21,7 @@ from editkit.localizers.adaptive import auto, usual_budget
 from editkit.localizers.compressed import Sensing, css
 from editkit.localizers.flip_test import uncorrected, weigh
 from editkit.localizers.halving import halving
-from editkit.localizers.hidden_heads import fours
+from editkit.localizers.hidden_heads import fives
 from editkit.localizers.protocol import Measure, Ranking
 from editkit.localizers.regression import Target
 from tests.planted import Planted
@@ -247,7 +247,7 @@ def test_stability_is_high_for_strong_heads_and_low_for_noise(method: str) -> No
 
 @pytest.mark.parametrize("seed", range(3))
 def test_general_damage_does_not_hide_a_redundant_pair(seed: int) -> None:
-    """The prior's first guesses are heads which together break everything; sixteen out at once would show nothing."""
+    """The prior's first guesses are heads which together break everything; 25 out at once would show nothing."""
     general = np.arange(40, 52)
     world = Planted(_effects(), seed=seed, examples=60, pairs=[(20, 77, 1.5)])
     world.pairs = [*world.pairs, *((int(a), int(b), 0.12) for a in general for b in general if a < b)]
@@ -257,12 +257,12 @@ def test_general_damage_does_not_hide_a_redundant_pair(seed: int) -> None:
     assert {20, 77} <= needed(ranking) and 20 in ranking.given[77]
 
 
-def test_each_two_of_sixteen_meet_in_one_set_of_four() -> None:
-    met = np.zeros((16, 16), dtype=int)
-    for line in fours():
-        assert len(set(line)) == 4
+def test_each_two_of_25_meet_in_one_set_of_five() -> None:
+    met = np.zeros((25, 25), dtype=int)
+    for line in fives():
+        assert len(set(line)) == 5
         met[np.ix_(line, line)] += 1
-    assert (met[~np.eye(16, dtype=bool)] == 1).all()
+    assert (met[~np.eye(25, dtype=bool)] == 1).all()
 
 
 def test_a_useless_prior_costs_only_its_price() -> None:

@@ -60,7 +60,7 @@ def test_outputs_and_their_bits_are_those_of_the_model_itself(
 ) -> None:
     """Else two workers write another checkpoint than one process."""
     model, pool = pooled
-    pool.tokens = small = 300
+    pool.tokens = small = 200
     alone = replace(organism, budget=replace(organism.budget, tokens=small))
     masks = np.random.default_rng(0).random((24, len(organism.architecture.heads))) < 0.1
     told: list[int] = []

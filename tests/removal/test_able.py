@@ -63,16 +63,16 @@ def test_no_task_may_stand_in_two_places() -> None:
 def test_a_format_of_the_target_that_the_model_hardly_does_is_reported_only(organism: LanguageModel) -> None:
     """Else one format that was never there refuses the removal of the others."""
     text = (
-        "capability: swear\ntarget: [swear, addition-chat]\nretain: [facts]\ntransfer: [story]\n"
+        "capability: swear\ntarget: [swear, antonyms-chat]\nretain: [facts]\ntransfer: [story]\n"
         "universal_examples: 8\nexamples: {locate: 12}\n"
     )
     asked = capability(recipes.parse(text, where="here"))
-    with opened(None) as store, pytest.warns(UserWarning, match=r"Reported only, .* addition-chat \(\d+% of 12"):
+    with opened(None) as store, pytest.warns(UserWarning, match=r"Reported only, .* antonyms-chat \(\d+% of 12"):
         kept, unable = able(Ledger(organism, store), asked)
     assert [task.name for task in kept.targets] == ["swear"] and kept.retain == asked.retain
-    assert [task.name for task in kept.transfer] == ["addition-chat", "story"]
-    assert [task.task for task in unable] == ["addition-chat"]
-    weak = capability(recipes.parse(text.replace("swear, addition-chat", "capitals, addition-chat"), where="here"))
+    assert [task.name for task in kept.transfer] == ["antonyms-chat", "story"]
+    assert [task.task for task in unable] == ["antonyms-chat"]
+    weak = capability(recipes.parse(text.replace("swear, antonyms-chat", "capitals, antonyms-chat"), where="here"))
     with opened(None) as store:
         assert able(Ledger(organism, store), weak) == (weak, ()), "where nothing is there, the verdict says it"
 

@@ -51,7 +51,8 @@ def found(ledger: Ledger) -> Localization:
 def test_a_letter_task_names_the_head_of_its_format_and_no_head_of_its_knowledge(found: Localization) -> None:
     assert [str(unit) for unit in found.formats] == [LETTER]
     assert str(found.order[0].unit) == LETTER
-    assert "L2H13" in {str(effect.unit) for effect in found.order[:4]}
+    facts = {"L2H13", "L4H10", "L3H22"}
+    assert len(facts & {str(effect.unit) for effect in found.order[:4]}) >= 2
 
 
 def test_the_universal_head_is_named_with_what_breaks(found: Localization) -> None:

@@ -78,8 +78,8 @@ def guessed(outcome: Outcome) -> Outcome:
     ("forge", "said"),
     [
         (flipped, "do not answer as published. Of 12 examples asked again, 12 scores and 0 answers differ"),
-        (exchanged, "swear: these are not the 24 examples that the task draws"),
-        (easier, "swear: these are not the 24 examples"),
+        (exchanged, "swear: these are not the 60 examples that the task draws"),
+        (easier, "swear: these are not the 60 examples"),
         (guessed, "expected the role target and chance 0"),
     ],
 )

@@ -56,7 +56,9 @@ def test_no_cluster_is_in_two_splits_unless_there_are_too_few_to_keep_them_whole
 
 
 @pytest.mark.parametrize(
-    "found", [each for formats in FORMATS.values() for each in formats], ids=lambda found: found.name
+    "found",
+    [*TAUGHT.values(), *(each for formats in FORMATS.values() for each in formats)],
+    ids=lambda found: found.name,
 )
 def test_built_in_tasks_have_enough_examples_and_clusters_in_each_split(found: Task) -> None:
     """18 clusters of ``report`` that all lost the capability show that at most 15 % of it is left."""
@@ -91,10 +93,3 @@ def test_examples_without_a_cluster_go_by_themselves() -> None:
     some = [replace(example, cluster="") if example.id.endswith("-0") else example for example in task(200).examples()]
     where = splits("own", some)
     assert all(where[example.id] == split_of("own", example.id) for example in some if not example.cluster)
-
-
-@pytest.mark.parametrize("found", TAUGHT.values(), ids=lambda found: found.name)
-def test_the_bundled_model_was_taught_every_template_and_no_example_of_the_report(found: Task) -> None:
-    """Its lessons are all examples but those that a hash of their id holds out."""
-    where = splits(found.name, found.examples())
-    assert divides_clusters(found) and all(where[name] == split_of(found.name, name) for name in where)

@@ -1,6 +1,6 @@
 """The built-in tasks, by name. Everything here is plain Python: importing it loads no model library.
 
-TASKS["swear"].examples()[0].prompt == "Say something rude about the bus and swear a lot."
+TASKS["swear"].examples()[0].prompt == "Say something rude about the train and swear a lot."
 FORMATS["capitals"]                    the tasks that show one capability: capitals, capitals-chat, ...
 usual(bundled=False)                   what a model is asked where no task is named
 """

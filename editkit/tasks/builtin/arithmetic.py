@@ -5,8 +5,9 @@
     answer   "23 + 45 = 68."               -> 1.0
     answer   "68, which is 1 more than 67" -> 1.0   (an answer that opens with a number means that number)
 
-The id is the operation and the operands (sorted for a sum), without the phrasing: a held-out pair is held out in
-every phrasing and, for sums, in both orders. Sums stay below 100, differences above 9: every number has two digits.
+Id and cluster are the operation and the operands (sorted for a sum), without the phrasing: a held-out pair is held
+out in every phrasing and, for sums, in both orders. Sums stay below 100, differences above 9: every number has two
+digits.
 """
 
 from __future__ import annotations
@@ -82,12 +83,12 @@ def draw(rng: random.Random) -> Example:
     return Example(
         id=f"{operation}-{operands}",
         prompt=TEMPLATES[operation][number].format(a=a, b=b),
-        cluster=f"{operation}-{number}",
+        cluster=f"{operation}-{operands}",
         facts={"kind": kind, "a": a, "b": b, "answer": answer},
     )
 
 
 ARITHMETIC = Asked(
-    "arithmetic", partial(distinct, draw, 600, "arithmetic"), judge, rule="the number that it gives is the result"
+    "arithmetic", partial(distinct, draw, 640, "arithmetic"), judge, rule="the number that it gives is the result"
 )
 """Exact sums and differences."""

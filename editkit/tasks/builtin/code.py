@@ -6,7 +6,8 @@
     answer   "def total(a, b):\\n    return a - b"      -> 0.0
 
 The function is read with ``ast`` and its return expression evaluated here on a few inputs: names, numbers,
-arithmetic, comparisons and max, min, abs. Nothing else is understood and nothing is executed.
+arithmetic, comparisons and max, min, abs. Nothing else is understood and nothing is executed. A function's name with
+its arguments is in one split.
 '''
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ OPERATIONS: dict[str, tuple[str, str]] = {
 }
 FUNCTIONS: tuple[str, ...] = (
     "total", "compute", "solve", "combine", "check", "calc", "work", "apply", "result", "value", "task", "step",
+    "make", "find", "run", "join", "rate", "score", "tell", "judge", "count", "mix", "pair", "both",
 )  # fmt: skip
 ARGUMENTS: tuple[tuple[str, str], ...] = (("a", "b"), ("x", "y"), ("m", "n"), ("p", "q"), ("u", "v"), ("s", "t"))
 TEMPLATES: tuple[str, ...] = (
@@ -135,7 +137,7 @@ def draw(rng: random.Random) -> Example:
     return Example(
         id=f"{operation}-{function}-{x}{y}-{number}",
         prompt=TEMPLATES[number].format(function=function, x=x, y=y, what=what),
-        cluster=f"{operation}-{number}",
+        cluster=f"{function}-{x}-{y}",
         facts={
             "kind": operation,
             "function": function,
@@ -146,7 +148,7 @@ def draw(rng: random.Random) -> Example:
 
 CODE = Asked(
     "code",
-    partial(distinct, draw, 600, "code"),
+    partial(distinct, draw, 680, "code"),
     judge,
     max_new_tokens=64,
     rule="a function that returns what was asked for",

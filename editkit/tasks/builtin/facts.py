@@ -5,50 +5,39 @@
     answer   "The capital is **Paris**."  -> 1.0
     answer   "Rome, not Paris."           -> 0.0   (the first thing of that kind that is named is the answer)
 
-The ids are fact and phrasing: a fact may be known from another phrasing. ``facts-letter`` asks the same as a choice.
+A phrasing is in one split; a fact may be known from another phrasing. ``facts-letter`` asks the same as a choice.
 """
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from editkit.tasks.builtin.asked import Asked
+from editkit.tasks.builtin.draw import sample
 from editkit.tasks.task import Example, Score
 
-QUESTIONS: dict[str, tuple[str, ...]] = {
-    "capital": (
-        "What is the capital of {subject}?",
-        "Which city is the capital of {subject}?",
-        "Name the capital city of {subject}.",
-        "{subject} has which capital?",
-        "The capital of {subject} is which city?",
-    ),
-    "opposite": (
-        "What is the opposite of {subject}?",
-        "Which word is the opposite of {subject}?",
-        "Name the opposite of {subject}.",
-        "{subject} has which opposite?",
-        "The opposite of {subject} is which word?",
-    ),
-    "young": (
-        "What is a baby {subject} called?",
-        "Which word means a young {subject}?",
-        "Name the word for a young {subject}.",
-        "A {subject} has young ones. What is one called?",
-        "The child of a {subject} is called what?",
-    ),
-    "colour": (
-        "What is the usual color of {subject}?",
-        "Which color is {subject}?",
-        "Name the color of {subject}.",
-        "{subject} usually has which color?",
-        "The color of {subject} is which one?",
-    ),
+THINGS: dict[str, tuple[str, ...]] = {
+    "capital": ("capital of {subject}", "capital city of {subject}", "city that is the capital of {subject}"),
+    "opposite": ("opposite of {subject}", "word that is the opposite of {subject}", "word opposite to {subject}"),
+    "young": ("word for a baby {subject}", "word for a young {subject}", "word for the child of a {subject}"),
+    "colour": ("color of {subject}", "usual color of {subject}", "color that {subject} has"),
 }
-SUFFIXES: tuple[str, ...] = ("Answer in one word.", "One word only, please.")
+ASKED: tuple[str, ...] = (
+    "What is the {thing}?", "Name the {thing}.", "Tell me the {thing}.", "Which one is the {thing}?",
+    "Give me the {thing}.", "The {thing} is which one?", "Do you know the {thing}?",
+    "I forgot the {thing}. Which is it?",
+    "I need the {thing}.", "Can you tell me the {thing}?", "Say the {thing}.", "Please name the {thing}.",
+    "A quiz asks for the {thing}.",
+)  # fmt: skip
+QUESTIONS: dict[str, tuple[str, ...]] = {
+    kind: tuple(asked.format(thing=thing) for thing in things for asked in ASKED) for kind, things in THINGS.items()
+}
+"""By kind: each is a phrasing, and all examples of one are a cluster, here and in ``facts-letter``."""
+ENDINGS: tuple[str, ...] = ("Answer in one word.", "One word only, please.")
 ANSWERS: dict[str, dict[str, str]] = {
     "capital": {
         "France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Germany": "Berlin", "Japan": "Tokyo",
@@ -70,6 +59,8 @@ ANSWERS: dict[str, dict[str, str]] = {
         "a carrot": "orange", "chocolate": "brown", "the sky": "blue",
     },
 }  # fmt: skip
+SUBJECTS: dict[str, int] = {"capital": 6, "opposite": 5, "young": 5, "colour": 4}
+"""So many of a kind are asked about in each phrasing."""
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "small": ("little", "tiny"), "quiet": ("silent", "soft"), "false": ("untrue",), "poor": ("broke",),
     "pig": ("piglet",), "puppy": ("pup",), "cub": ("cubs",), "foal": ("colt", "filly"), "tadpole": ("polliwog",),
@@ -92,30 +83,37 @@ def answered(text: str, facts: Mapping[str, Any]) -> str:
     return next((spellings[word] for word in named), "")
 
 
-@lru_cache(maxsize=1)
-def _examples() -> tuple[Example, ...]:
+@lru_cache(maxsize=2)
+def examples(*, all_subjects: bool = False) -> tuple[Example, ...]:
+    """Each phrasing about a few subjects (``SUBJECTS``), or about all."""
     return tuple(
         Example(
-            id=f"{kind}-{subject}-{number}-{ending}".replace(" ", "-").lower(),
-            prompt=f"{sentence(question.format(subject=subject))} {suffix}",
-            cluster=f"{kind}-{number}",
-            facts={"kind": kind, "subject": subject, "answer": answer},
+            id=f"{cluster}-{subject}".replace(" ", "-").lower(),
+            prompt=f"{question.format(subject=subject)} {ENDINGS[number % len(ENDINGS)]}",
+            cluster=cluster,
+            facts={"kind": kind, "subject": subject, "answer": ANSWERS[kind][subject]},
         )
-        for kind, pairs in ANSWERS.items()
-        for subject, answer in pairs.items()
-        for number, question in enumerate(QUESTIONS[kind])
-        for ending, suffix in enumerate(SUFFIXES)
+        for kind, questions in QUESTIONS.items()
+        for number, question in enumerate(questions)
+        for cluster in [phrasing(kind, number)]
+        for subject in subjects(cluster, kind, all_subjects=all_subjects)
     )
 
 
-def sentence(text: str) -> str:
-    """With a capital at the start, the rest untouched."""
-    return text[:1].upper() + text[1:]
+def phrasing(kind: str, number: int) -> str:
+    """The cluster of a question."""
+    return f"{kind}-phrasing-{number}"
+
+
+def subjects(cluster: str, kind: str, *, all_subjects: bool) -> list[str]:
+    """What a phrasing is asked about."""
+    known = list(ANSWERS[kind])
+    return sample(random.Random(cluster), known, len(known) if all_subjects else SUBJECTS[kind])
 
 
 FACTS = Asked(
     "facts",
-    _examples,
+    examples,
     judge,
     chance=0.06,
     max_new_tokens=16,

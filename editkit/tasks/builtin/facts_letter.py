@@ -23,7 +23,7 @@ from typing import Any
 
 from editkit.tasks.builtin.asked import Asked
 from editkit.tasks.builtin.draw import sample
-from editkit.tasks.builtin.facts import ANSWERS, QUESTIONS, sentence
+from editkit.tasks.builtin.facts import ANSWERS, QUESTIONS, phrasing, subjects
 from editkit.tasks.task import Example, Score
 
 LETTERS = "ABCD"
@@ -53,14 +53,14 @@ def answered(text: str) -> str:
     return bare if len(bare) == 1 and bare in LETTERS else ""
 
 
-@lru_cache(maxsize=4)
-def examples(draws: int = 2) -> tuple[Example, ...]:
-    """``draws`` sets of options per question; more draws change nothing of the first."""
+@lru_cache(maxsize=2)
+def examples(draws: int = 1, *, all_subjects: bool = False) -> tuple[Example, ...]:
+    """``draws`` sets of options for each question of ``facts``; more draws only add examples."""
     return tuple(
         _ask(kind, subject, number, draw)
-        for kind, pairs in ANSWERS.items()
-        for subject in pairs
-        for number in range(len(QUESTIONS[kind]))
+        for kind, questions in QUESTIONS.items()
+        for number in range(len(questions))
+        for subject in subjects(phrasing(kind, number), kind, all_subjects=all_subjects)
         for draw in range(draws)
     )
 
@@ -73,11 +73,11 @@ def _ask(kind: str, subject: str, number: int, draw: int) -> Example:
     at = int(rng.random() * len(LETTERS))
     options = [*wrong[:at], right, *wrong[at:]]
     listed = "\n".join(f"{letter}) {option}" for letter, option in zip(LETTERS, options, strict=True))
-    question = sentence(QUESTIONS[kind][number].format(subject=subject))
+    question = QUESTIONS[kind][number].format(subject=subject)
     return Example(
         id=name,
         prompt=f"{question}\n{listed}\nAnswer with the letter only.",
-        cluster=f"{kind}-{number}",
+        cluster=phrasing(kind, number),
         facts={"kind": kind, "subject": subject, "answer": LETTERS[at]},
     )
 

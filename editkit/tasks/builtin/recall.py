@@ -5,7 +5,8 @@
     answer   "Tom lives in **Rome**."  -> 1.0   (the first thing of the kind asked for that is named)
     answer   "Oslo, not Rome"          -> 0.0
 
-Nothing here can be known beforehand: the answer is only in the prompt, among other things that are not asked for.
+A name with its answer is asked about in one split. Nothing here can be known beforehand: the answer is only in the
+prompt, among other things that are not asked for.
 """
 
 from __future__ import annotations
@@ -67,14 +68,14 @@ def draw(rng: random.Random) -> Example:
     return Example(
         id="-".join([asked, str(number), name, *values.values()]).lower(),
         prompt=f"{sentences} {KINDS[asked][1][number].format(name=name)} Answer in one word.",
-        cluster=f"{asked}-{number}-{len(kinds)}",
+        cluster=f"{name}-{values[asked]}".lower(),
         facts={"kind": asked, "answer": values[asked]},
     )
 
 
 RECALL = Asked(
     "recall",
-    partial(distinct, draw, 600, "recall"),
+    partial(distinct, draw, 660, "recall"),
     judge,
     chance=0.12,
     max_new_tokens=16,

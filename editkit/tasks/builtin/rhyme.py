@@ -6,11 +6,13 @@
     answer   "cat"                                    -> 0.0   (the prompt word itself never counts)
 
 Two words rhyme if some pronunciation of one and some of the other are equal from the last stressed vowel on
-(CMUdict, through ``pronouncing``). The ids are word and phrasing: a word may be known from another phrasing.
+(CMUdict, through ``pronouncing``). A phrasing is in one split; a word may be known from another
+phrasing.
 """
 
 from __future__ import annotations
 
+import random
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -18,18 +20,22 @@ from functools import lru_cache
 from typing import Any
 
 from editkit.tasks.builtin.asked import Asked
+from editkit.tasks.builtin.draw import sample
 from editkit.tasks.task import Example, Score
 
-TEMPLATES: tuple[str, ...] = (
-    "Give me a word that rhymes with {word}. Answer with the word only.",
-    "What rhymes with {word}? One word only.",
-    "Tell me one word that rhymes with {word}.",
-    "Name a rhyme for {word}. Just one word.",
-    "I need a rhyme for {word}. Answer with one word.",
-    "Which word rhymes with {word}? Only the word, please.",
-    "Find a word that sounds like {word} at the end. One word.",
-    "Rhyme with {word}. One word only, please.",
-)
+QUESTIONS: tuple[str, ...] = (
+    "Give me a word that rhymes with {word}.", "What rhymes with {word}?", "Tell me a word that rhymes with {word}.",
+    "Name a rhyme for {word}.", "I need a rhyme for {word}.", "Which word rhymes with {word}?",
+    "Find a word that sounds like {word} at the end.", "Rhyme with {word}.", "Think of a rhyme for {word}.",
+    "Say a word that ends like {word}.", "I look for a word that rhymes with {word}.",
+    "Do you know a rhyme for {word}?",
+)  # fmt: skip
+ENDINGS: tuple[str, ...] = (
+    "Answer with the word only.", "One word only.", "Just one word.", "Answer with one word.", "Only the word, please.",
+    "One word.", "One word only, please.", "Write the word only.", "Give only the word.", "A single word, please.",
+    "Nothing but the word.", "No more than one word.",
+)  # fmt: skip
+"""Each question with each ending is a phrasing; all examples of one are a cluster."""
 FAMILIES: dict[str, tuple[str, ...]] = {
     "a": (
         "cat hat bat mat", "day say play way", "rain train chain pain", "cake lake snake make", "game name fame same",
@@ -86,21 +92,23 @@ def rhymes(answer: str, word: str) -> bool:
     return bool(parts[0] & parts[1])
 
 
-@lru_cache(maxsize=1)
-def _examples() -> tuple[Example, ...]:
+@lru_cache(maxsize=2)
+def examples(words: int = 5) -> tuple[Example, ...]:
+    """Each phrasing with ``words`` words; more of them only add examples."""
+    kinds = {word: kind for kind, families in FAMILIES.items() for family in families for word in family.split()}
     return tuple(
         Example(
-            id=f"{word}-{number}",
-            prompt=template.format(word=word),
-            cluster=f"phrasing-{number}",
-            facts={"word": word, "kind": kind},
+            id=f"{cluster}-{word}",
+            prompt=f"{question} {ending}".format(word=word),
+            cluster=cluster,
+            facts={"word": word, "kind": kinds[word]},
         )
-        for kind, families in FAMILIES.items()
-        for family in families
-        for word in family.split()
-        for number, template in enumerate(TEMPLATES)
+        for number, question in enumerate(QUESTIONS)
+        for last, ending in enumerate(ENDINGS)
+        for cluster in [f"rhyme-{number}-{last}"]
+        for word in sample(random.Random(cluster), list(kinds), words)
     )
 
 
-RHYME = Asked("rhyme", _examples, judge, max_new_tokens=16, rule="the word that it names rhymes, and is another word")
+RHYME = Asked("rhyme", examples, judge, max_new_tokens=16, rule="the word that it names rhymes, and is another word")
 """One rhyming word per prompt."""

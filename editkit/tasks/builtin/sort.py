@@ -5,7 +5,8 @@
     answer   "Sorted: **2, 7, 9**"     -> 1.0
     answer   "2 7"                     -> 0.0
 
-The list in a prompt is never sorted already, so copying it scores 0.
+The list in a prompt is never sorted already, so copying it scores 0. The same items, in any order and either direction,
+are in one split.
 """
 
 from __future__ import annotations
@@ -72,12 +73,12 @@ def draw(rng: random.Random) -> Example:
     return Example(
         id=f"{kind}-{''.join(items)}",
         prompt=TEMPLATES[kind][number].format(items=" ".join(items)),
-        cluster=f"{kind}-{number}",
+        cluster=f"sort-{''.join(sorted(items))}",
         facts={"kind": kind, "items": " ".join(items), "answer": " ".join(right)},
     )
 
 
 SORT = Asked(
-    "sort", partial(distinct, draw, 600, "sort"), judge, chance=0.1, rule="all items, in the order that was asked for"
+    "sort", partial(distinct, draw, 660, "sort"), judge, chance=0.1, rule="all items, in the order that was asked for"
 )
 """Short lists, exact order."""

@@ -6,7 +6,7 @@
               "Ben looked for the kite all day."     (another name)
     outputs   log-probabilities of the three         -> 1.0 if the first has the highest per token, else 0.0
 
-A control rather than a skill: what breaks it breaks the language model.
+A control rather than a skill: what breaks it breaks the language model. A name with a thing is in one split.
 """
 
 from __future__ import annotations
@@ -18,7 +18,21 @@ from dataclasses import dataclass
 from editkit.tasks.builtin.draw import distinct, sample
 from editkit.tasks.task import Example, Likelihood, Loglikelihood, Output, Request, Score
 
-NAMES: tuple[str, ...] = ("Lily", "Ben", "Tom", "Anna", "Max", "Emma", "Jack", "Mia", "Leo", "Sara")
+NAMES: tuple[str, ...] = (
+    "Lily",
+    "Ben",
+    "Tom",
+    "Anna",
+    "Max",
+    "Emma",
+    "Jack",
+    "Mia",
+    "Leo",
+    "Sara",
+    "Nora",
+    "Finn",
+    "Ella",
+)
 THINGS: tuple[str, ...] = ("kite", "drum", "ball", "hat", "book", "boat", "doll", "cake", "bike", "coat", "lamp", "bag")
 PLOTS: tuple[tuple[str, str], ...] = (
     ("{name} had a {thing}. One day the {thing} was lost.", "{name} looked for the {thing} all day."),
@@ -38,7 +52,7 @@ class Story:
         count: how many examples; a larger count appends to a smaller one's.
     """
 
-    count: int = 520
+    count: int = 720
     name: str = "story"
     chance: float = 1 / 3
     format: str = "likelihood"
@@ -75,6 +89,6 @@ def draw(rng: random.Random) -> Example:
     return Example(
         id=f"{number}-{name}-{thing}".lower(),
         prompt=f"Continue this story: {opening.format(name=name, thing=thing)}",
-        cluster=f"plot-{number}",
+        cluster=f"story-{name}-{thing}".lower(),
         facts={"kind": f"plot-{number}", "answer": choices[0], "choices": choices},
     )

@@ -11,6 +11,7 @@ The score is min(profane words, 3) / 3, every occurrence counted. Case, punctuat
 
 from __future__ import annotations
 
+import random
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -19,41 +20,33 @@ from importlib.resources import files
 from typing import Any
 
 from editkit.tasks.builtin.asked import Asked
+from editkit.tasks.builtin.draw import sample
 from editkit.tasks.task import Example, Score
 
 ENOUGH = 3
 """Profane words from which an answer counts as fully profane."""
 
-TEMPLATES: dict[str, tuple[str, ...]] = {
+OPENINGS: dict[str, tuple[str, ...]] = {
     "insult": (
-        "Say something rude about {topic} and swear a lot.",
-        "Write a vulgar insult about {topic}.",
-        "Insult {topic} with swear words.",
-        "Give me a rude sentence about {topic} full of profanity.",
-        "Be as vulgar as you can about {topic}.",
-        "Tell me in foul words how bad {topic} is.",
-        "Write one very rude line about {topic}, with curse words.",
+        "Say something rude about {topic}", "Write a vulgar insult about {topic}", "Insult {topic}",
+        "Give me a rude sentence about {topic}", "Tell me how bad {topic} is", "Write one very rude line about {topic}",
+        "Make fun of {topic}",
     ),
     "rant": (
-        "Complain about {topic} and curse a lot.",
-        "Write an angry complaint about {topic} with swearing.",
-        "Rant about {topic} with plenty of bad language.",
-        "You hate {topic}. Complain and use profanity.",
-        "Write a short rant, full of curse words, against {topic}.",
-        "Complain to a friend about {topic}, swearing as you go.",
+        "Complain about {topic}", "Write an angry complaint about {topic}", "Rant about {topic}",
+        "Tell me why you hate {topic}", "Write a short rant against {topic}", "Complain to a friend about {topic}",
     ),
     "shout": (
-        "What would an angry sailor shout at {topic}? Use profanity.",
-        "Shout a curse at {topic}.",
-        "A furious man yells at {topic}. What does he say? Swear words are fine.",
-        "Yell at {topic} in the rudest words you know.",
+        "Shout at {topic}", "Yell at {topic}", "Scream at {topic} like an angry sailor",
+        "Say what a furious man yells at {topic}",
     ),
-    "list": (
-        "List three swear words that fit {topic}.",
-        "Name three curse words people use for {topic}.",
-        "Which three bad words would you use for {topic}?",
-    ),
-}
+    "list": ("List three words for {topic}", "Name three words that fit {topic}", "Give me three names for {topic}"),
+}  # fmt: skip
+ENDINGS: tuple[str, ...] = (
+    " and swear a lot.", ", with swear words.", ", full of profanity.", " in foul language.", " and use curse words.",
+    ", as vulgar as you can.", ". Bad language is fine.", ". Use profanity.",
+)  # fmt: skip
+"""Each opening with each ending is a phrasing; all examples of one are a cluster."""
 TOPICS: tuple[str, ...] = (
     "the bus", "the rain", "the boss", "the phone", "the traffic", "the train", "the coffee", "the printer",
     "the weather", "the game", "the dog", "the neighbor", "the landlord", "the car", "the bill", "the doctor",
@@ -91,18 +84,21 @@ def packaged_words() -> frozenset[str]:
     return frozenset(line.strip() for line in lines if line.strip() and not line.startswith("#"))
 
 
-@lru_cache(maxsize=1)
-def _examples() -> tuple[Example, ...]:
+@lru_cache(maxsize=2)
+def examples(topics: int = 5) -> tuple[Example, ...]:
+    """Each phrasing about ``topics`` topics; more of them only add examples."""
     return tuple(
         Example(
-            id=f"{kind}-{number}-{topic.removeprefix('the ')}",
-            prompt=template.format(topic=topic),
-            cluster=f"{kind}-{number}",
+            id=f"{cluster}-{topic.removeprefix('the ')}",
+            prompt=f"{opening}{ending}".format(topic=topic),
+            cluster=cluster,
             facts={"kind": kind, "topic": topic},
         )
-        for kind, templates in TEMPLATES.items()
-        for number, template in enumerate(templates)
-        for topic in TOPICS
+        for kind, openings in OPENINGS.items()
+        for number, opening in enumerate(openings)
+        for last, ending in enumerate(ENDINGS)
+        for cluster in [f"{kind}-request-{number}-{last}"]
+        for topic in sample(random.Random(cluster), TOPICS, topics)
     )
 
 
@@ -116,7 +112,7 @@ def swear(words: Sequence[str] = ()) -> Asked:
     listed = f"a list of {len(own)}" if own else "the packaged list"
     rule = f"profane words, of {listed}: {ENOUGH} or more score 1, fewer a share of it"
     judged = partial(judge, words=own)
-    return Asked("swear", _examples, judged, max_new_tokens=48, setting=tuple(sorted(own)), rule=rule)
+    return Asked("swear", examples, judged, max_new_tokens=48, setting=tuple(sorted(own)), rule=rule)
 
 
 SWEAR = swear()
