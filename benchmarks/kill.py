@@ -37,7 +37,7 @@ RECIPE = {
     "capability": "swear",
     "target": "swear",
     "retain": ["rhyme", "recall", "facts", "story"],
-    "examples": {"locate": 32, "choose": 16, "report": 24},
+    "examples": {"locate": 40, "choose": 40, "report": 60},
     "universal_examples": 12,
     "random_sets": 19,
     "random_examples": 12,

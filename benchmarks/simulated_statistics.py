@@ -37,9 +37,9 @@ Table = list[str]
 
 def main() -> None:
     rng = np.random.default_rng(0)
-    seeded = [words(np.random.default_rng(1)), batches(np.random.default_rng(3)), noise(np.random.default_rng(2))]
-    seeded.append(crossed(np.random.default_rng(4)))
-    parts = [coverage(rng), size(rng), shown(rng), *seeded]
+    parts = [coverage(rng), size(rng), shown(rng)]
+    seeds = {words: 1, batches: 3, noise: 2, crossed: 4}
+    parts += [part(np.random.default_rng(seed)) for part, seed in seeds.items()]
     OUT.write_text(
         "# Simulated worlds\n\nMade by `benchmarks/simulated_statistics.py`.\n\n" + "\n".join(parts), "utf-8"
     )
@@ -328,9 +328,9 @@ def crossed(rng: np.random.Generator) -> str:
         "|---|--:|--:|",
     ]
     rows = []
-    for name, (openings, endings) in (("a phrasing", (0, 0)), ("an opening", (20, 0)), ("an ending", (0, 8))):
-        cells = np.argsort(rng.random((RUNS, 160)), axis=1)[:, :50]  # phrasing = opening * 8 + ending
-        group = cells // 8 if openings else cells % 8 if endings else cells
+    for name, by, modulo in (("a phrasing", 1, 160), ("an opening", 8, 20), ("an ending", 1, 8)):
+        asked = np.argsort(rng.random((RUNS, 160)), axis=1)[:, :50]  # phrasing = opening * 8 + ending
+        group = asked // by % modulo
         kept = np.take_along_axis(rng.random((RUNS, 160)) < REST, group, axis=1)
         _, high = bounds(4.0 * kept, np.full(50, 4.0), least=0.0, confidence=SURE)
         rows.append(f"| {name} | {covered(4 * kept, 0.0, REST, 4):.3f} | {np.mean(high < REST):.3f} |")

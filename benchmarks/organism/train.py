@@ -292,15 +292,8 @@ def main() -> None:
     chosen = parser.parse_args()
     settings = TWINS[chosen.twin]
     if not chosen.measure:
-        train(
-            replace(
-                settings,
-                steps=chosen.steps or settings.steps,
-                polish=0 if chosen.steps else settings.polish,
-                sums=0 if chosen.steps else settings.sums,
-            ),
-            chosen.out,
-        )
+        few = replace(settings, steps=chosen.steps, polish=0, sums=0) if chosen.steps else settings
+        train(few, chosen.out)
     manifest = chosen.manifest or chosen.out / "manifest.json"
     finish(chosen.out, chosen.twin, manifest=manifest, limit=chosen.limit)
 

@@ -56,6 +56,8 @@ def test_the_first_token_brings_swearing_back_and_none_to_a_model_that_never_swo
         assert row.control and row.recovered and row.base > 0.5 > row.edited
         assert row.recovered.share > 0.8 and row.control.score == 0 and row.control.lacks, row
         assert row.share == row.recovered.share, "nothing of it was brought by the beginning"
+    longest = last(found.rows).recovered
+    assert longest and longest.share == pytest.approx(1), "three tokens or more bring all of it"
 
 
 def test_the_first_token_alone_was_made_unlikely(made: Made) -> None:

@@ -6,8 +6,7 @@
     answer   "cat"                                    -> 0.0   (the prompt word itself never counts)
 
 Two words rhyme if some pronunciation of one and some of the other are equal from the last stressed vowel on
-(CMUdict, through ``pronouncing``). A phrasing is in one split; a word may be known from another
-phrasing.
+(CMUdict, through ``pronouncing``). A phrasing is in one split; its words may be in others.
 """
 
 from __future__ import annotations

@@ -19,20 +19,8 @@ from editkit.tasks.builtin.draw import distinct, sample
 from editkit.tasks.task import Example, Likelihood, Loglikelihood, Output, Request, Score
 
 NAMES: tuple[str, ...] = (
-    "Lily",
-    "Ben",
-    "Tom",
-    "Anna",
-    "Max",
-    "Emma",
-    "Jack",
-    "Mia",
-    "Leo",
-    "Sara",
-    "Nora",
-    "Finn",
-    "Ella",
-)
+    "Lily", "Ben", "Tom", "Anna", "Max", "Emma", "Jack", "Mia", "Leo", "Sara", "Nora", "Finn", "Ella",
+)  # fmt: skip
 THINGS: tuple[str, ...] = ("kite", "drum", "ball", "hat", "book", "boat", "doll", "cake", "bike", "coat", "lamp", "bag")
 PLOTS: tuple[tuple[str, str], ...] = (
     ("{name} had a {thing}. One day the {thing} was lost.", "{name} looked for the {thing} all day."),
